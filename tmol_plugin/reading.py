@@ -8,6 +8,8 @@ residues. What the file called a residue is kept for messages.
 import gzip
 import hashlib
 import math
+import os
+import stat
 import zlib
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -55,6 +57,8 @@ class Source:
 
     def __init__(self, path: str):
         try:
+            if not stat.S_ISREG(os.stat(path).st_mode):
+                raise StructureError("unreadable", f"{path}: not a file")
             with open(path, "rb") as file:
                 data = file.read()
         except OSError as error:

@@ -154,9 +154,11 @@ class Structure:
             for atom, element, xyz in zip(residue.atoms, residue.elements, residue.coords.tolist()):
                 xyz = (f"{value:.6f}".rstrip("0") for value in xyz)
                 rows.append(
-                    (group, str(len(rows) + 1), element, quote(atom), ".", name, asym, entity)
-                    + (number if polymer else ".", "?", *xyz, "1.00", "0.00")
-                    + (number, name, asym, quote(atom), "1")
+                    (
+                        *(group, str(len(rows) + 1), element, quote(atom), ".", name, asym),
+                        *(entity, number if polymer else ".", "?", *xyz, "1.00", "0.00"),
+                        *(number, name, asym, quote(atom), "1"),
+                    )
                 )
         loop = block.init_loop("_atom_site.", names.split())
         loop.set_all_values([list(column) for column in zip(*rows, strict=True)])
@@ -215,7 +217,9 @@ def read_structure(source: Source, model: int, policy: Policy) -> Structure:
         raise StructureError(
             "unrecognized_residue", f"{source.path}: no parameters for {_list(every)}"
         )
-    if not any(r.name in chemistry.BACKBONE_ATOMS or r.name not in chemistry.RECOGNIZED for r in residues):
+    if not any(
+        r.name in chemistry.BACKBONE_ATOMS or r.name not in chemistry.RECOGNIZED for r in residues
+    ):
         what = f"only {read.n_waters} waters" if read.n_waters and not residues else "none"
         raise StructureError(
             "no_polymer",

@@ -7,6 +7,7 @@ here and nowhere else. Parquet is for machines, TSV for people; both hold the sa
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tmol_plugin.errors import REASONS, RunError
+from tmol_plugin.errors import RunError, StructureError
 
 # TMol's score types under TMol's names, in the order of its beta2016 score function.
 SCORE_TYPES = (
@@ -108,7 +109,7 @@ MEMORY = Table(
         "chunk": (pa.string(), "id of the chunk"),
         "batch": (pa.int32(), "batch within the chunk, from 0"),
         "split": (pa.int32(), "how often the batch was halved after running out of memory"),
-        "outcome": (pa.string(), "scored, or out_of_memory (halved), or error (halved)"),
+        "outcome": (pa.string(), "scored, or the reason why it was not (halved, if more than one)"),
         "engine": (pa.string(), "what scored it"),
         "device": (pa.string(), "cpu or cuda"),
         "n_structures": (pa.int32(), "poses of the batch"),
@@ -167,15 +168,42 @@ MEMBERS = Table(
 
 # The tables that a chunk writes, and that merge joins.
 CHUNK_TABLES = (SCORES, SCORES_UNWEIGHTED, FAILURES, MEMORY, TIMING)
+# Names that a sheet's further columns, which merge adds to the tables, may not have.
+RESERVED_COLUMNS = frozenset(SCORES.columns) | frozenset(FAILURES.columns)
 
 
-def failure_row(row: dict, stage: str, error) -> dict:
-    """The failures row of `error` (a StructureError) for the input `row`."""
-    if stage not in STAGES or error.reason not in REASONS:
-        raise ValueError(f"not a stage and reason: {stage!r}, {error.reason!r}")
-    key = {name: row[name] for name in _KEY}
-    why = {"reason": error.reason, "message": error.message, "remedy": error.remedy}
-    return key | {"stage": stage} | why
+_ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+
+def escape(text: str) -> str:
+    """`text` as tables hold it: one line, no tab, valid Unicode; `unescape` undoes it.
+
+    File names may hold anything; those of bytes that are not UTF-8 have surrogates here.
+    """
+    text = re.sub(r"[\\\t\n\r]", lambda found: _ESCAPES[found[0]], text)
+    return re.sub("[\udc80-\udcff]", lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
+
+
+def unescape(text: str) -> str:
+    """The text that `escape` made `text` of."""
+
+    def plain(found):
+        code = found[1]
+        if code[0] == "x":
+            return chr(0xDC00 + int(code[1:], 16))
+        return {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}[code]
+
+    return re.sub(r"\\(x[0-9a-f]{2}|[\\tnr])", plain, text)
+
+
+def failure_row(row: dict, stage: str, error: StructureError) -> dict:
+    """The failures row of `error` for the input `row`."""
+    if stage not in STAGES:
+        raise ValueError(f"not a stage: {stage!r}")
+    message = error.message.encode("utf-8", "backslashreplace").decode()
+    message = " | ".join(line.strip() for line in message.splitlines() if line.strip())
+    why = {"reason": error.reason, "message": message, "remedy": error.remedy}
+    return {name: row[name] for name in _KEY} | {"stage": stage} | why
 
 
 def write_atomically(path: str | Path, write: Callable[[str], None]) -> None:

@@ -1,0 +1,44 @@
+"""Which device a scoring process uses."""
+
+from tmol_plugin.errors import RunError
+
+
+def resolve(wanted: str):
+    """The torch device for the config's `device`: auto, cpu or cuda.
+
+    `auto` takes CUDA where torch and TMol's operators can use it, else the CPU.
+
+    Raises:
+        RunError: if `cuda` is asked for and cannot be used, with the reason.
+    """
+    import torch
+
+    if wanted == "cpu":
+        return torch.device("cpu")
+    why_not = _why_no_cuda()
+    if why_not is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    if wanted == "cuda":
+        raise RunError(f"device: cuda cannot be used: {why_not}")
+    return torch.device("cpu")
+
+
+def _why_no_cuda() -> str | None:
+    import torch
+
+    if torch.version.cuda is None:
+        return "torch is a build without CUDA; install the extra cu12 or cu13"
+    if not torch.cuda.is_available():
+        return "torch finds no CUDA device (no driver, or none visible to this process)"
+    import tmol
+
+    if not tmol.has_cuda():
+        return "TMol's CUDA operators are not installed; install the extra cu12 or cu13"
+    return None
+
+
+def describe(device) -> str:
+    """A device's name for the timing table: cpu, or the GPU's name."""
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"

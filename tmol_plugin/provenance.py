@@ -1,0 +1,55 @@
+"""What produced a result: versions, settings, machine; and the fingerprint of them.
+
+Two chunks may stand in one table only if their fingerprints are equal.
+"""
+
+import os
+import platform
+import socket
+from importlib.metadata import PackageNotFoundError, version
+
+from tmol_plugin.tables import digest
+
+# Packages that read structures, prepare or score them.
+PACKAGES = (
+    *("tmol_plugin", "tmol", "torch", "gemmi", "numpy", "biotite", "atomworks", "rdkit"),
+    *("openbabel-wheel", "scipy"),
+)
+
+
+def versions() -> dict[str, str]:
+    """Versions of the packages that matter, without importing them; "" if not installed."""
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = ""
+    return found
+
+
+def fingerprint(settings: dict, parameters_id: str) -> str:
+    """Id of everything that decides a score in this process, except the structure."""
+    return digest([settings, parameters_id, versions()], 16)
+
+
+def machine() -> dict:
+    """The machine, for run.json."""
+    return {
+        "hostname": socket.gethostname(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "processor": _processor(),
+        "cpus": len(os.sched_getaffinity(0)),
+    }
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor()

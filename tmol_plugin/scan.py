@@ -1,0 +1,72 @@
+"""Stage `scan`: size and chemistry of each structure, or the reason it cannot be scored.
+
+Whatever is wrong with a file is found here, on a CPU, before any GPU is used.
+"""
+
+import json
+from collections.abc import Iterator
+
+from tmol_plugin import tables
+from tmol_plugin.errors import StructureError
+from tmol_plugin.inputs import Row, read_manifest
+from tmol_plugin.reading import Source
+from tmol_plugin.structure import Policy, read_structure
+
+ENGINE = "tmol"  # covers every structure that the policy lets through
+
+
+def run(manifest: str, output: str, models: str, policy: Policy) -> None:
+    """Scan the structures of a manifest and write their index rows, in the manifest's order."""
+    rows = [index for row in read_manifest(manifest) for index in scan_rows(row, models, policy)]
+    tables.write_parquet(output, tables.INDEX, tables.INDEX.frame(rows))
+
+
+def scan_rows(row: Row, models: str, policy: Policy) -> Iterator[dict]:
+    """The index rows of one input: one per model that is asked for."""
+    extra = json.dumps({name: tables.escape(value) for name, value in row.extra.items()})
+    key = {
+        "structure_id": tables.escape(row.structure_id),
+        "path": tables.escape(row.path),
+        "model": row.model or 1,
+        "extra": extra,
+    }
+    try:
+        source = Source(row.path)
+    except StructureError as error:
+        yield key | tables.failure_row(key, "scan", error)
+        return
+    if row.model is not None:
+        wanted = [row.model]
+    else:
+        wanted = source.models if models == "all" else source.models[:1]
+    for model in wanted:
+        key["model"] = model
+        yield key | _scan_model(source, key, policy)
+
+
+def _scan_model(source: Source, key: dict, policy: Policy) -> dict:
+    found = {"sha256": source.sha256}
+    try:
+        structure = read_structure(source, key["model"], policy)
+    except StructureError as error:
+        return found | tables.failure_row(key, "scan", error)
+    missing = (
+        f"{structure.residues[index].label}: {' '.join(atoms)}"
+        for index, atoms in structure.missing.items()
+    )
+    return found | {
+        "n_residues": len(structure.residues),
+        "n_heavy_atoms": structure.n_heavy_atoms,
+        "n_atoms": structure.n_atoms,
+        "n_chains": len(set(structure.chain_of)),
+        "chemistry": structure.chemistry,
+        "unrecognized": ",".join(structure.unrecognized),
+        "missing_atoms": "; ".join(missing),
+        "engine": ENGINE,
+        "notes": format_notes(structure.notes),
+    }
+
+
+def format_notes(notes) -> str:
+    """Counts of what was dropped, renamed, built or chosen: name=count, sorted by name."""
+    return " ".join(f"{name}={count}" for name, count in sorted(notes.items()) if count)

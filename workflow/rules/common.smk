@@ -1,0 +1,74 @@
+# The checked configuration, the inputs, and what several rules share.
+import json
+import os
+import shlex
+import sys
+
+import yaml
+from snakemake.exceptions import WorkflowError
+
+from tmol_plugin import config as configuration
+from tmol_plugin import inputs, provenance, tables
+from tmol_plugin.errors import RunError
+
+
+def checked_config():
+    """The configuration with every key, or an error that says what is wrong with which."""
+    with open(workflow.source_path("../../config/config.yaml"), encoding="utf-8") as file:
+        defaults = yaml.safe_load(file)
+    schema = workflow.source_path("../schemas/config.schema.json")
+    try:
+        return configuration.complete(config, defaults, schema)
+    except RunError as error:
+        raise WorkflowError(str(error)) from error
+
+
+def list_inputs():
+    """Manifests of the inputs; their names say their content, so they trigger the scans."""
+    per_job = CONFIG["scan"]["structures_per_job"]
+    key = tables.digest([CONFIG["structures"], RESULTS, per_job])
+    folder = Path(".snakemake/tmol_plugin") / key
+    try:
+        # The jobs of a run on a cluster parse this file too: they take the main process's list.
+        if not workflow.is_main_process:
+            return inputs.load_manifests(folder)
+        rows = inputs.list_structures(CONFIG["structures"], reserved=tables.RESERVED_COLUMNS)
+        return inputs.prepare_manifests(rows, per_job, folder)
+    except RunError as error:
+        raise WorkflowError(str(error)) from error
+
+
+def option(name, value):
+    """A command line option with its values quoted; nothing if there is no value."""
+    values = value if isinstance(value, list) else [value]
+    return " ".join([f"--{name}", *map(shlex.quote, values)]) if values else ""
+
+
+def planned_chunks(wildcards):
+    """done.json of every chunk of the plan."""
+    with open(checkpoints.plan.get().output.chunks, encoding="utf-8") as file:
+        ids = [line.split("\t")[0] for line in file][1:]
+    return [f"{RESULTS}/chunks/{chunk}/done.json" for chunk in ids]
+
+
+def print_summary():
+    """Say where the tables are and how many structures were scored and failed."""
+    described = Path(rules.merge.output.run)
+    if described.is_file():
+        counts = json.loads(described.read_text(encoding="utf-8"))["counts"]
+        print(f"{counts['scored']} structures scored, {counts['failed']} failed.")
+        for name in ("scores", "failures", "memory", "timing"):
+            print(f"  {described.parent / name}.tsv")
+
+
+CONFIG = checked_config()
+RESULTS = CONFIG["results"].rstrip("/")
+INPUTS = list_inputs()
+# Rules call `python`: that of the environment which runs Snakemake, activated or not.
+os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
+INDEX = [f"{RESULTS}/index/{shard}.parquet" for shard in INPUTS.shards]
+
+
+wildcard_constraints:
+    shard=r"\d+of\d+",
+    chunk=r"[0-9a-f]{12}",

@@ -1,0 +1,37 @@
+# One chunk, one process, one GPU.
+#
+# A chunk's id comes from its content, the settings and the parameters, so a finished chunk
+# stays valid when the plan is made anew: hence `ancient`.
+rule score_chunk:
+    input:
+        members=ancient(f"{RESULTS}/plan/members/{{chunk}}.tsv"),
+        plan=ancient(rules.plan.output.run),
+        parameters=ancient(rules.parameters.output[0]),
+    output:
+        scores=f"{RESULTS}/chunks/{{chunk}}/scores.parquet",
+        scores_unweighted=f"{RESULTS}/chunks/{{chunk}}/scores_unweighted.parquet",
+        failures=f"{RESULTS}/chunks/{{chunk}}/failures.parquet",
+        memory=f"{RESULTS}/chunks/{{chunk}}/memory.parquet",
+        timing=f"{RESULTS}/chunks/{{chunk}}/timing.parquet",
+        done=f"{RESULTS}/chunks/{{chunk}}/done.json",
+    log:
+        f"{RESULTS}/logs/score_chunk/{{chunk}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/score_chunk/{{chunk}}.tsv"
+    retries: 2
+    conda:
+        "../../envs/cpu.yaml"
+    threads: CONFIG["threads"]
+    resources:
+        gpu=0 if CONFIG["device"] == "cpu" else 1,
+        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        runtime=lambda wildcards, attempt: int(30 + 3 * attempt * CONFIG["chunk"]["target_minutes"]),
+    params:
+        folder=subpath(output.done, parent=True),
+        device=CONFIG["device"],
+    message:
+        "Score chunk {wildcards.chunk}"
+    shell:
+        "python -m tmol_plugin score_chunk --members {input.members:q} --plan {input.plan:q}"
+        " --parameters {input.parameters:q} --output {params.folder:q}"
+        " --device {params.device} --threads {threads} > {log:q} 2>&1"
