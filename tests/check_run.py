@@ -32,7 +32,10 @@ def disagreements(rows: pd.DataFrame, direct: dict[str, dict[str, float]]) -> li
     for row in rows.to_dict("records"):
         for name, expected in direct[f"{row['path']}:{row['model']}"].items():
             if not abs(row[name] - expected) <= 1e-3 + 1e-5 * abs(expected):
-                wrong.append(f"{row['structure_id']} {name}: {row[name]}, TMol alone {expected}")
+                wrong.append(
+                    f"{row['structure_id']} model {row['model']} {name}: {row[name]},"
+                    f" TMol alone {expected}"
+                )
     return wrong
 
 
@@ -42,8 +45,9 @@ def main() -> None:
     failures = pd.read_csv(results / "failures.tsv", sep="\t", keep_default_na=False)
     run = json.loads((results / "run.json").read_text())
     problems = []
-    if len(scores) + len(failures) != SHIPPED:
-        problems.append(f"{len(scores)} scores and {len(failures)} failures of {SHIPPED} inputs")
+    ended = {*scores["structure_id"], *failures["structure_id"]}
+    if len(ended) != SHIPPED:
+        problems.append(f"{len(ended)} of {SHIPPED} structures are in the tables")
     found = dict(zip(failures["structure_id"], failures["reason"], strict=True))
     if found != EXPECTED_FAILURES:
         problems.append(f"failures are {found}, expected {EXPECTED_FAILURES}")

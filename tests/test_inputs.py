@@ -191,7 +191,7 @@ MALFORMED = {
     "column '' is unnamed": ["structure_id\tpath\t\na\tx\t1\n"],
     "header 'path.* needs structure_id and path": ["path\tgroup\nx\t1\n", "path\nx\n"],
     "separated by tabs, without quotes": ['"structure_id"\t"path"\n', "Structure_ID,Path\n"],
-    r"header 'id\\tfile' is not that of a sheet": ["#\nid\tfile\na\tx\n"],
+    r"header 'id\\tfile' is no sheet's": ["#\nid\tfile\na\tx\n"],
     "neither UTF-8 text": ["\0"],
 }
 
@@ -265,7 +265,8 @@ def test_manifests_change_only_where_rows_do(tmp_path):
         return prepare_manifests(list_structures("d", tmp_path), 10, tmp_path / "m")
 
     def changed(old, new):
-        assert old.all != new.all and old.shards.keys() == new.shards.keys()
+        assert old.all != new.all
+        assert old.shards.keys() == new.shards.keys()
         return [name for name in old.shards if old.shards[name] != new.shards[name]]
 
     first = prepare()

@@ -48,8 +48,11 @@ AMINO_ACIDS = frozenset(_SIDE_CHAINS)
 D_AMINO_ACIDS = frozenset(_MIRRORED)
 NUCLEOTIDES = frozenset(_BASES)
 METALS = frozenset(
-    "MG CA NA K MN FE2 FE CO 3CO NI CU1 CU ZN CD HG SF4 FES F3S CLF 1CL SF3 F4S 9S8 MGF MF4"
-    " NCO FEO C2O CUA XCC OEX OEY".split()
+    {
+        *("MG", "CA", "NA", "K", "MN", "FE2", "FE", "CO", "3CO", "NI", "CU1", "CU", "ZN", "CD"),
+        *("HG", "SF4", "FES", "F3S", "CLF", "1CL", "SF3", "F4S", "9S8", "MGF", "MF4", "NCO"),
+        *("FEO", "C2O", "CUA", "XCC", "OEX", "OEY"),
+    }
 )
 WATERS = frozenset({"HOH", "DOD", "WAT", "H2O", "TIP", "TP3", "TIP3", "SOL", "SPC", "OH2"})
 

@@ -21,9 +21,10 @@ from tmol_plugin import memory, provenance, tables
 from tmol_plugin.engine import Engine, Prepared, TmolEngine
 from tmol_plugin.errors import RunError, StructureError
 from tmol_plugin.parameters import Parameters
+from tmol_plugin.policy import Policy, read_structure
 from tmol_plugin.reading import Source
 from tmol_plugin.scan import format_notes
-from tmol_plugin.structure import Policy, Structure, read_structure
+from tmol_plugin.structure import Structure
 
 log = logging.getLogger(__name__)
 

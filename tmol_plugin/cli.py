@@ -91,7 +91,7 @@ def _inputs(options) -> None:
 def _scan(options) -> None:
     from tmol_plugin import scan
     from tmol_plugin.parameters import residue_names
-    from tmol_plugin.structure import Policy
+    from tmol_plugin.policy import Policy
 
     policy = Policy(
         on_unrecognized=options.on_unrecognized,

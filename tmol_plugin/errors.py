@@ -19,11 +19,11 @@ REASONS = {
         "Give TMol parameters for the residue in `ligand_params`, or an mmCIF that declares"
         " its atoms and bonds in `_chem_comp_atom` and `_chem_comp_bond`."
     ),
-    "incomplete_backbone": "Rebuild the backbone (N, CA and C of each residue), or remove the residue.",
+    "incomplete_backbone": "Rebuild N, CA and C of each residue, or remove the residue.",
     "missing_atoms": "Complete the side chains, or set `missing_side_chains: rebuild`.",
     "bad_coordinates": "Correct the coordinates of the atoms named.",
     "bad_geometry": "Correct the geometry at the residues named.",
-    "duplicate_atom": "Give each atom of a residue a name of its own, or mark alternatives as altlocs.",
+    "duplicate_atom": "Give each atom of a residue its own name, or mark alternatives as altlocs.",
     "unsupported_chemistry": "TMol cannot build this structure; see its words in the message.",
     "changed": "Run again: the file was changed between the scan and the scoring.",
     "too_large": "Score it on a device with more memory.",

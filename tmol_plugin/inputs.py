@@ -183,7 +183,7 @@ def _read_list(structures: str, base: str, reserved: frozenset[str]) -> list[Row
     names = {name.strip("'\" ").lower() for name in re.split("[\t,;]", header)}
     if names & {"structure_id", "path"} or ("\t" in header and structures.endswith(".tsv")):
         raise RunError(
-            f"{where}: the header {header!r} is not that of a sheet; it needs structure_id and path,"
+            f"{where}: the header {header!r} is no sheet's; it needs structure_id and path,"
             " separated by tabs, without quotes"
         )
     listed_paths = [line for _, line in listed if line.strip() and line[0] != "#"]

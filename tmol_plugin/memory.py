@@ -195,6 +195,25 @@ def _main_memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+def device_bytes(device) -> int:
+    """Total memory of a torch device, in bytes: of the GPU, or the main memory."""
+    if device.type != "cuda":
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    import torch
+
+    return torch.cuda.get_device_properties(device).total_memory
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says, in torch's, CUDA's or the host's words, that memory ran out."""
+    words = str(error).lower()
+    said = any(
+        sign in words
+        for sign in ("out of memory", "can't allocate memory", "cublas_status_alloc_failed")
+    )
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and said)
+
+
 def host_rss_bytes() -> int:
     """Resident memory of this process, in bytes; its peak where the system tells only that."""
     return _proc_status_bytes("VmRSS") or _rusage_peak_bytes()

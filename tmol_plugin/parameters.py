@@ -179,8 +179,8 @@ def _prepare(database, name: str, path: str, model: int, seed: int):
     import torch
     from tmol.io import atom_array_from_file, build_context_from_atom_array
 
+    from tmol_plugin.policy import Policy, read_structure
     from tmol_plugin.reading import Source
-    from tmol_plugin.structure import Policy, read_structure
 
     policy = Policy(missing_side_chains="rebuild", defer_unrecognized=True)
     try:

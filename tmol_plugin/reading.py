@@ -38,12 +38,13 @@ class Model:
     """One model as gemmi reads it.
 
     `parts[i]` are the gemmi residues at `sites[i]`: several where alternatives differ in
-    residue name. `n_waters` were left out. `declared` are bonds that the file declares.
+    residue name. `n_waters` were left out. `bonds` are those that the file declares between
+    residues, as pairs of (site, atom name), names as in the file.
     """
 
     sites: list[Site]
     parts: list[list[gemmi.Residue]]
-    declared: list[gemmi.Connection]
+    bonds: list[tuple[tuple[int, str], tuple[int, str]]]
     n_waters: int
     components: gemmi.cif.Block | None  # the mmCIF block, for the chemistry it declares
 
@@ -129,7 +130,7 @@ def _pdb_models(lines: list[str]) -> dict[int, list[tuple[int, str]]]:
             models.append(current)
         elif record == "ENDMDL":
             current = None
-        elif record in ("SSBOND", "LINK  "):
+        elif record in ("SSBOND", "LINK  ", "CONECT"):
             shared.append((number, line))
     numbers = [number for number, _ in models]
     if None in numbers or len(set(numbers)) < len(numbers):
@@ -183,11 +184,16 @@ class _Sites:
 def _read_pdb(path: str, lines: list[tuple[int, str]]) -> Model:
     numbered = _Sites(path)
     segment, chain_before = 0, None
-    waters, out = set(), []
+    waters, out, conect = set(), [], []
+    atom_of: dict[str, tuple[int, str] | None] = {}
     for number, line in lines:
         record = line[:6]
         if record in ("SSBOND", "LINK  "):
             out.append(line)
+            continue
+        if record == "CONECT":
+            fields = [line[k : k + 5].strip() for k in range(6, 31, 5)]
+            conect += [(fields[0], other) for other in fields[1:] if other]
             continue
         if line[:3] == "TER":
             segment, chain_before = segment + 1, None
@@ -204,9 +210,17 @@ def _read_pdb(path: str, lines: list[tuple[int, str]]) -> Model:
             waters.add((site, segment))
             continue
         index = numbered.place(site, residue, line[16].strip(), line[12:16])
+        # A serial that is there twice says nothing about which atom is bonded.
+        serial, atom = line[6:11].strip(), (index, line[12:16].strip())
+        atom_of[serial] = atom if atom_of.setdefault(serial, atom) == atom else None
         out.append(f"{record}{'1':>5}{line[11:20]} A{_base36(index + 1)} {line[27:80]}")
     structure = gemmi.read_pdb_string("\n".join(out) + "\nEND\n")
-    return _model(structure, numbered.sites, len(waters), None)
+    model = _model(structure, numbered.sites, len(waters), None)
+    for pair in conect:
+        first, second = (atom_of.get(serial) for serial in pair)
+        if first and second and first[0] != second[0]:
+            model.bonds.append((first, second))
+    return model
 
 
 def _base36(number: int) -> str:
@@ -329,7 +343,29 @@ def _model(structure, sites: list[Site], n_waters: int, components) -> Model:
                 parts[residue.seqid.num - 1].append(residue)
     # The residues refer to memory of the structure; they are needed after it.
     parts = [[residue.clone() for residue in residues] for residues in parts]
-    return Model(sites, parts, list(structure.connections), n_waters, components)
+    bonds = _declared_bonds(structure.connections, sites, parts)
+    return Model(sites, parts, bonds, n_waters, components)
+
+
+def _declared_bonds(connections, sites: list[Site], parts):
+    """SSBOND, LINK and struct_conn within the asymmetric unit, hydrogen bonds left out."""
+    sites_of: dict[tuple[str, str], list[int]] = {}
+    for index, site in enumerate(sites):
+        sites_of.setdefault((site.chain, site.number), []).append(index)
+    bonds = []
+    for connection in connections:
+        if connection.type == gemmi.ConnectionType.Hydrog or connection.asu == gemmi.Asu.Different:
+            continue
+        ends = []
+        for partner in (connection.partner1, connection.partner2):
+            # A number may be there twice: the bond is that of the first residue with the atom.
+            for index in sites_of.get((partner.chain_name, str(partner.res_id.seqid)), ()):
+                if any(partner.atom_name in (a.name for a in part) for part in parts[index]):
+                    ends.append((index, partner.atom_name))
+                    break
+        if len(ends) == 2 and ends[0][0] != ends[1][0]:
+            bonds.append(tuple(ends))
+    return bonds
 
 
 def _check_coordinates(path: str, where: str, fields) -> None:

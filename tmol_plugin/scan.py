@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from tmol_plugin import tables
 from tmol_plugin.errors import StructureError
 from tmol_plugin.inputs import Row, read_manifest
+from tmol_plugin.policy import Policy, read_structure
 from tmol_plugin.reading import Source
-from tmol_plugin.structure import Policy, read_structure
 
 ENGINE = "tmol"  # covers every structure that the policy lets through
 

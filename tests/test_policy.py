@@ -1,5 +1,7 @@
 """What becomes of what a file may hold: each kind of trouble as one small file."""
 
+# ruff: noqa: E501 - a table of one-line changes to atom lines is easiest read as lines
+
 import gzip
 import itertools
 from pathlib import Path
@@ -8,8 +10,8 @@ import numpy as np
 import pytest
 
 from tmol_plugin.errors import StructureError
+from tmol_plugin.policy import Policy, read_structure
 from tmol_plugin.reading import Source
-from tmol_plugin.structure import Policy, read_structure
 
 STRUCTURES = Path(__file__).parent / "structures"
 
@@ -24,7 +26,7 @@ def with_field(line, start, text):
     return line[:start] + text + line[start + len(text) :]
 
 
-@pytest.fixture()
+@pytest.fixture
 def read(tmp_path):
     """Write lines (or text, or bytes) to a file and read it under a policy."""
     numbers = itertools.count()
@@ -158,7 +160,7 @@ def altloc(lines, residue, letters, occupancies):
 )
 def test_altlocs_one_conformer_for_the_residue(read, occupancies, shift):
     structure = read(altloc(ubiquitin(), 2, "AB", occupancies))
-    expected = read(ubiquitin()).residues[1].coords + [shift, 0, 0]
+    expected = read(ubiquitin()).residues[1].coords + np.array([shift, 0, 0])
     assert structure.residues[1].coords == pytest.approx(expected, abs=1e-9)
     assert structure.notes["residues_with_altlocs"] == 1
 
@@ -251,7 +253,7 @@ def test_oxt_must_be_bonded_where_it_stands(read):
     carbon = next(s for s in ubiquitin(3, 3) if s[12:16] == " C  ")
     inside = with_field(carbon, 12, " OXT")
     inside = with_field(inside, 46, f"{float(carbon[46:54]) + 1.25:8.3f}")
-    lines = ubiquitin(1, 3) + [with_field(inside, 76, " O")] + ubiquitin(4, 6)
+    lines = [*ubiquitin(1, 3), with_field(inside, 76, " O"), *ubiquitin(4, 6)]
     assert "bonded to the next residue" in failure(read, lines).message
 
 
