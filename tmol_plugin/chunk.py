@@ -48,11 +48,11 @@ def run(
     plan_file: str,
     parameters_file: str,
     output: str,
-    device: str,
+    device: str | None,
     threads: int,
     started_at: float,
 ) -> None:
-    """Score a chunk and write its tables and, last, done.json."""
+    """Score a chunk and write its tables and, last, done.json; `device` None is the config's."""
     watch = Stopwatch()
     plan = json.loads(Path(plan_file).read_text(encoding="utf-8"))
     members = tables.read_tsv(members_file, tables.MEMBERS)
@@ -65,7 +65,8 @@ def run(
     import torch
 
     torch.set_num_threads(threads)
-    where = devices.resolve(device)
+    where = devices.resolve(device or plan["config"]["device"])
+    log.info("chunk %s on %s", Path(output).name, devices.describe(where))
     chunk_id = Path(output).name
     watch.lap("startup")
     engine = TmolEngine(parameters, plan["settings"], where)
@@ -137,8 +138,6 @@ class Chunk:
             raise StructureError("changed", f"{path}: its content is not what was scanned")
         structure = read_structure(source, row["model"], self._policy)
         prepared = self.engine.prepare(structure)
-        # Only what the scores table needs is kept while the batch fills.
-        structure.residues = []
         return structure, prepared
 
     def _score_batch(self, batch: int, prepared: list, split: int) -> None:
@@ -182,8 +181,7 @@ class Chunk:
                 f"{path}: out of memory even alone: about {need:,} bytes needed by the memory"
                 f" model, {have:,} on the device: {error}",
             )
-        if self.device.type == "cuda" and "CUDA error" in str(error):
-            # The context is lost, so nothing more can be scored in this process.
+        if devices.is_fault(error):
             raise error
         return StructureError("engine_error", f"{path}: {type(error).__name__}: {error}")
 
@@ -203,7 +201,7 @@ class Chunk:
             "hydrogens": self.settings["hydrogens"],
             "parameters_id": self.parameters.id,
             "chunk": self.id,
-            "notes": format_notes(structure.notes + Counter(pose.notes)),
+            "notes": format_notes({**structure.notes, **pose.notes}),
         }
         weighted = energies * self.engine.weights
         for table, values in (("scores", weighted), ("scores_unweighted", energies)):

@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--plan", required=True, help="run.json of the plan")
     sub.add_argument("--parameters", required=True, help="parameters.json")
     sub.add_argument("--output", required=True, help="folder of the chunk; its name is the id")
-    sub.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    sub.add_argument("--device", choices=("auto", "cpu", "cuda"), help="instead of the config's")
     sub.add_argument("--threads", type=int, default=1)
 
     sub = step("merge", _merge, "the chunks' tables into the final ones, with nothing lost")

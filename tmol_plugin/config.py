@@ -42,6 +42,15 @@ def _merged(defaults: Mapping, config: Mapping) -> dict:
     return merged
 
 
+_TYPES = {
+    "boolean": "true or false (True or False with --config)",
+    "string": "a text",
+    "integer": "a whole number",
+    "object": "a mapping of keys",
+    "array": "a list",
+}
+
+
 def _explain(error) -> str:
     key = ".".join(map(str, error.path)) or "top level"
     value = json.dumps(error.instance, default=str)
@@ -52,7 +61,7 @@ def _explain(error) -> str:
         return f"{key}: unknown key {', '.join(unknown)}; allowed: {', '.join(sorted(known))}"
     words = {
         "enum": "one of " + ", ".join(map(str, allowed)) if rule == "enum" else "",
-        "type": f"a value of type {allowed}",
+        "type": _TYPES.get(allowed, f"a value of type {allowed}"),
         "minimum": f"at least {allowed}",
         "maximum": f"at most {allowed}",
         "exclusiveMinimum": f"more than {allowed}",

@@ -42,3 +42,8 @@ def describe(device) -> str:
     import torch
 
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
+def is_fault(error: BaseException) -> bool:
+    """Whether an error lost the CUDA context: nothing more can be computed in this process."""
+    return "CUDA error" in str(error)

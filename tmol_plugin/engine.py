@@ -2,15 +2,17 @@
 
 import logging
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from tmol_plugin import tables
+from tmol_plugin.device import is_fault
 from tmol_plugin.errors import RunError, StructureError
 from tmol_plugin.parameters import Parameters, load_database, score_function_file
-from tmol_plugin.structure import Structure, chain_name
+from tmol_plugin.structure import Residue, Structure
 
 
 @dataclass
@@ -21,7 +23,7 @@ class Prepared:
     parameters_id: str
     n_residues: int
     n_atoms: int
-    notes: dict[str, int]
+    notes: dict[str, int | str]
 
 
 class Engine(Protocol):
@@ -91,69 +93,17 @@ class TmolEngine:
                 no_optH=settings["hydrogens"] == "keep",
                 packer_seed=settings["packer_seed"],
             )
-        except StructureError:
-            raise
         # TMol and the readers below it raise errors of every kind on odd input; each is the
-        # failure of this structure alone. MemoryError and the device's errors are not.
-        except (MemoryError, self._out_of_memory()) as error:
-            raise StructureError("too_large", f"{structure.path}: {error}") from error
+        # failure of this structure alone, unless the device is lost to all that follow.
         except Exception as error:
+            if is_fault(error):
+                raise
             raise explain(error, structure) from error
-        self._check_nothing_lost(structure, pose)
+        placed = _placed(structure, pose)
         n_atoms = int(pose.real_atoms.sum())
         n_residues = int((pose.block_type_ind >= 0).sum())
-        given, unused = self._atoms_used(structure, pose)
-        notes = {"atoms_built": n_atoms - given, "hydrogens_rebuilt": unused}
+        notes = _notes(placed, pose, n_atoms)
         return Prepared(pose, self.parameters_id, n_residues, n_atoms, notes)
-
-    def _out_of_memory(self):
-        import torch
-
-        return torch.OutOfMemoryError
-
-    @staticmethod
-    def _blocks(pose) -> dict[tuple[str, int], object]:
-        """(chain, number) of `Structure.to_cif` -> block type, for each block of the pose."""
-        types = pose.packed_block_types.active_block_types
-        chains, numbers = pose.pdb_info.chain_labels[0], pose.pdb_info.residue_labels[0]
-        return {
-            (str(chains[i]), int(numbers[i])): types[kind]
-            for i, kind in enumerate(pose.block_type_ind[0].tolist())
-            if kind >= 0
-        }
-
-    def _check_nothing_lost(self, structure: Structure, pose) -> None:
-        """TMol leaves residues out with a log line only; here that is a failure."""
-        blocks = self._blocks(pose)
-        lost = [
-            residue.label
-            for residue, chain, number in zip(
-                structure.residues, structure.chain_of, structure.number_of, strict=True
-            )
-            if (chain_name(chain), number) not in blocks
-        ]
-        if lost:
-            raise StructureError(
-                "unsupported_chemistry",
-                f"{structure.path}: TMol left out {', '.join(lost[:20])}"
-                f"{f' and {len(lost) - 20} more' if len(lost) > 20 else ''}",
-            )
-
-    def _atoms_used(self, structure: Structure, pose) -> tuple[int, int]:
-        """Atoms of the pose that the file gave, and hydrogens of the file that have no place
-        in it (TMol builds its own instead, at an amide that it makes a terminus for one)."""
-        blocks, given, unused = self._blocks(pose), 0, 0
-        for residue, chain, number in zip(
-            structure.residues, structure.chain_of, structure.number_of, strict=True
-        ):
-            kind = blocks[chain_name(chain), number]
-            alias = {a.alt_name: a.name for a in kind.atom_aliases}
-            names = {atom.name for atom in kind.atoms}
-            for atom, element in zip(residue.atoms, residue.elements, strict=True):
-                used = alias.get(atom, atom) in names
-                given += used
-                unused += not used and element == "H"
-        return given, unused
 
     def stack(self, batch: list[Prepared]):
         from tmol.pose import PoseStackBuilder
@@ -168,6 +118,58 @@ class TmolEngine:
             scorer = self._score_function.render_whole_pose_scoring_module(stacked)
             energies = scorer(stacked.coords, sum_terms=False, apply_weights=False)
             return energies.to("cpu", torch.float64).numpy().T
+
+
+def _placed(structure: Structure, pose) -> dict[int, Residue]:
+    """Block of the pose -> the structure's residue that it is.
+
+    TMol leaves residues out with a log line only; here that is a failure.
+    """
+    chains, numbers = pose.pdb_info.chain_labels[0], pose.pdb_info.residue_labels[0]
+    blocks = (pose.block_type_ind[0] >= 0).nonzero().flatten().tolist()
+    block_of = {(str(chains[block]), int(numbers[block])): block for block in blocks}
+    placed, lost = {}, []
+    for residue, name in zip(structure.residues, structure.names_in_cif(), strict=True):
+        if name in block_of:
+            placed[block_of[name]] = residue
+        else:
+            lost.append(residue.label)
+    if lost:
+        more = f" and {len(lost) - 20} more" if len(lost) > 20 else ""
+        raise StructureError(
+            "unsupported_chemistry",
+            f"{structure.path}: TMol left out {', '.join(lost[:20])}{more}",
+        )
+    return placed
+
+
+def _notes(placed: dict[int, Residue], pose, n_atoms: int) -> dict[str, int | str]:
+    """What TMol built and decided: atoms, histidine tautomers, disulfides.
+
+    `hydrogens_rebuilt` are those of the file that have no place in the pose: TMol builds its
+    own instead, at an amide that it makes a terminus for one.
+    """
+    types = pose.packed_block_types.active_block_types
+    given, notes, disulfides = 0, Counter(), []
+    for block, residue in sorted(placed.items()):
+        kind = types[int(pose.block_type_ind[0, block])]
+        alias = {atom.alt_name: atom.name for atom in kind.atom_aliases}
+        names = {atom.name for atom in kind.atoms}
+        for atom, element in zip(residue.atoms, residue.elements, strict=True):
+            used = alias.get(atom, atom) in names
+            given += used
+            notes["hydrogens_rebuilt"] += not used and element == "H"
+        if residue.name == "HIS":
+            notes[kind.base_name] += 1
+        # The connection of the sulfur to its partner's.
+        for connection, bond in enumerate(kind.connections):
+            if bond.name == "dslf":
+                partner = int(pose.inter_residue_connections[0, block, connection, 0])
+                if block < partner and partner in placed:
+                    pair = residue.label, placed[partner].label
+                    disulfides.append("-".join(label.split(" ")[0] for label in pair))
+    notes["atoms_built"] = n_atoms - given
+    return notes | {"disulfides": ",".join(disulfides)}
 
 
 def check_parameters(parameters_id: str, batch: list[Prepared]) -> None:
@@ -189,7 +191,7 @@ _EXPLANATIONS = (
     (r"missing heavy atoms", "missing_atoms"),
     (r"coincident|geometry gap|Stated terminus conflicts", "bad_geometry"),
     (r"NaN coordinates", "bad_coordinates"),
-    (r"out of memory|can't allocate memory", "too_large"),
+    (r"(?i)MemoryError|out of memory|can't allocate memory", "too_large"),
 )
 
 
@@ -210,9 +212,9 @@ def explain(error: Exception, structure: Structure) -> StructureError:
 def _original_names(words: str, structure: Structure) -> str:
     """TMol's words with the residues named as in the file (A:57 -> B:112A)."""
     labels = {
-        f"{chain_name(chain)}:{number}": residue.label.split(" ")[0]
-        for residue, chain, number in zip(
-            structure.residues, structure.chain_of, structure.number_of, strict=True
+        f"{chain}:{number}": residue.label.split(" ")[0]
+        for residue, (chain, number) in zip(
+            structure.residues, structure.names_in_cif(), strict=True
         )
     }
     return re.sub(r"\b([A-Z]+:\d+)\b", lambda found: labels.get(found[1], found[1]), words[:2000])

@@ -45,7 +45,9 @@ def run(
     _check_nothing_lost(order, frames)
     extra = _extra_columns(index)
     for name in ("scores", "scores_unweighted", "failures"):
-        frames[name] = _in_order(frames[name], order).merge(extra, how="left", on=_KEY)
+        # The path is the index's: a file that was moved keeps its score, not its old place.
+        frame = _in_order(frames[name].drop(columns="path"), order)
+        frames[name] = frame.merge(extra, how="left", on=_KEY)
     for name in ("memory", "timing"):
         frames[name] = frames[name].sort_values(
             ["chunk", "batch", "split"] if name == "memory" else ["chunk"], kind="stable"
@@ -131,10 +133,10 @@ def _check_nothing_lost(order: pd.DataFrame, frames: dict[str, pd.DataFrame]) ->
 
 
 def _extra_columns(index: pd.DataFrame) -> pd.DataFrame:
-    """The sheet's further columns, one row per index row, as strings."""
+    """Path and the sheet's further columns, one row per index row, as strings."""
     extra = pd.DataFrame([json.loads(text) for text in index["extra"]], index=index.index)
     extra = extra.astype(pd.StringDtype()) if len(extra.columns) else extra
-    return pd.concat([index[_KEY], extra], axis=1)
+    return pd.concat([index[[*_KEY, "path"]], extra], axis=1)
 
 
 def _in_order(frame: pd.DataFrame, order: pd.DataFrame) -> pd.DataFrame:
@@ -145,7 +147,7 @@ def _in_order(frame: pd.DataFrame, order: pd.DataFrame) -> pd.DataFrame:
 def _write(out: Path, table: tables.Table, frame: pd.DataFrame, extra: pd.DataFrame) -> None:
     columns = dict(table.columns)
     if table in (tables.SCORES, tables.SCORES_UNWEIGHTED, tables.FAILURES):
-        for name in extra.columns.drop(_KEY):
+        for name in extra.columns.drop([*_KEY, "path"]):
             columns[name] = (tables.INDEX.columns["extra"][0], "from the sheet")
     whole = tables.Table(table.name, columns)
     frame = frame[list(columns)]

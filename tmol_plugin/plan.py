@@ -170,6 +170,7 @@ def run(index_files: Iterable[str], parameters_file: str, config: Mapping, folde
     write_plan(plan, folder)
     described = {"config": dict(config), "settings": settings, "parameters_id": parameters.id}
     described |= {"fingerprint": fingerprint, "versions": provenance.versions()}
+    described["plan"] = tables.digest(sorted(plan.chunks["chunk"]), 16)
     described |= {"batch_budget": budget._asdict(), "planned_on": provenance.machine()}
     tables.write_json(Path(folder) / "run.json", described)
     return plan

@@ -68,5 +68,5 @@ def _scan_model(source: Source, key: dict, policy: Policy) -> dict:
 
 
 def format_notes(notes) -> str:
-    """Counts of what was dropped, renamed, built or chosen: name=count, sorted by name."""
-    return " ".join(f"{name}={count}" for name, count in sorted(notes.items()) if count)
+    """What was dropped, renamed, built or chosen: name=value, sorted by name, zeros left out."""
+    return " ".join(f"{name}={value}" for name, value in sorted(notes.items()) if value)

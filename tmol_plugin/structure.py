@@ -82,6 +82,10 @@ class Structure:
         }
         return "+".join(name for name, members in classes.items() if members)
 
+    def names_in_cif(self) -> list[tuple[str, int]]:
+        """(chain, number) of each residue in `to_cif`."""
+        return [(chain_name(c), n) for c, n in zip(self.chain_of, self.number_of, strict=True)]
+
     def to_cif(self) -> str:
         """This structure as an mmCIF that any reader takes as it is meant here.
 

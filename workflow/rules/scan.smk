@@ -19,6 +19,7 @@ rule scan:
         on_unrecognized=CONFIG["on_unrecognized"],
         missing_side_chains=CONFIG["missing_side_chains"],
         ligand_params=option("ligand-params", CONFIG["ligand_params"]),
+        files=configuration.content_ids(CONFIG["ligand_params"]),
         prepare_ligands="--prepare-ligands" if CONFIG["prepare_ligands"] else "",
         version=provenance.versions()["tmol_plugin"],
     message:

@@ -28,10 +28,9 @@ rule score_chunk:
         runtime=lambda wildcards, attempt: int(30 + 3 * attempt * CONFIG["chunk"]["target_minutes"]),
     params:
         folder=subpath(output.done, parent=True),
-        device=CONFIG["device"],
     message:
         "Score chunk {wildcards.chunk}"
     shell:
         "python -m tmol_plugin score_chunk --members {input.members:q} --plan {input.plan:q}"
         " --parameters {input.parameters:q} --output {params.folder:q}"
-        " --device {params.device} --threads {threads} > {log:q} 2>&1"
+        " --threads {threads} > {log:q} 2>&1"
