@@ -96,11 +96,12 @@ def _residue(path: str, read: Model, site: int, notes: Counter) -> Residue:
     positions = {}
     for atom in atoms:
         element = atom.element.name.upper()
+        if name in chemistry.HEAVY_ATOMS:
+            # Their names tell, whatever a file has or lacks in its element column.
+            element = atom.name.lstrip("0123456789")[:1] or "X"
         atom_name = chemistry.atom_name(name, atom.name, element)
         if element == "D":
             notes["deuterium_as_hydrogen"] += 1
-        if atom_name == "SD" and name == "MET":
-            element = "S"
         xyz = atom.pos.tolist()
         if atom_name in positions:
             if positions[atom_name] != xyz:

@@ -198,6 +198,10 @@ def _read_pdb(path: str, lines: list[tuple[int, str]]) -> Model:
         if line[:3] == "TER":
             segment, chain_before = segment + 1, None
             continue
+        if len(line.rstrip()) < 54:
+            raise StructureError(
+                "bad_coordinates", f"{path}: line {number} ends within the coordinates"
+            )
         _check_coordinates(path, f"line {number}", (line[30:38], line[38:46], line[46:54]))
         # Programs that leave the chain blank name it in the old segment field.
         chain = line[20:22].strip() or line[72:76].strip()
@@ -213,8 +217,16 @@ def _read_pdb(path: str, lines: list[tuple[int, str]]) -> Model:
         # A serial that is there twice says nothing about which atom is bonded.
         serial, atom = line[6:11].strip(), (index, line[12:16].strip())
         atom_of[serial] = atom if atom_of.setdefault(serial, atom) == atom else None
-        out.append(f"{record}{'1':>5}{line[11:20]} A{_base36(index + 1)} {line[27:80]}")
-    structure = gemmi.read_pdb_string("\n".join(out) + "\nEND\n")
+        # Behind column 66 old files have serials and ids where the element now is.
+        element = line[76:78] if line[76:78].strip().isalpha() else ""
+        numbers = f"{_base36(index + 1)} {line[27:66]}"
+        out.append(f"{record}{'1':>5}{line[11:20]} A{numbers:<54}{element}")
+    # One byte a character, or the columns after it would shift.
+    text = "\n".join([*out, "END", ""]).encode("ascii", "replace")
+    try:
+        structure = gemmi.read_pdb_string(text)
+    except (ValueError, RuntimeError) as error:
+        raise StructureError("unreadable", f"{path}: {error}") from error
     model = _model(structure, numbered.sites, len(waters), None)
     for pair in conect:
         first, second = (atom_of.get(serial) for serial in pair)

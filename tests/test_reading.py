@@ -1,0 +1,97 @@
+"""Reading files as programs of many years wrote them, and files damaged at random."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tmol_plugin.errors import StructureError
+from tmol_plugin.policy import Policy, read_structure
+from tmol_plugin.reading import Source
+
+STRUCTURES = Path(__file__).parent / "structures"
+SEED = 20160
+
+
+def read(path, data):
+    path.write_bytes(data)
+    source = Source(str(path))
+    return [read_structure(source, model, Policy()) for model in source.models]
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """1ubi without its header: lines of exactly 80 columns."""
+    lines = (STRUCTURES / "1ubi.pdb").read_text().splitlines()
+    return [line for line in lines if line.startswith("ATOM")]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda line: f"{line[:72]}1UBI 103",  # ids and serials of files before 1996
+        lambda line: f"{line[:72]}PROA    ",  # CHARMM's segment
+        lambda line: f"{line[:76]}    ",
+        lambda line: f"{line[:76]}XX  ",
+        lambda line: f"{line[:60]}",
+        lambda line: f"{line[:21]} {line[22:]}",  # no chain
+        lambda line: f"{line[:78]}2-",
+    ],
+)
+def test_old_and_odd_lines_are_the_same_structure(tmp_path, plain, change):
+    (expected,) = read(tmp_path / "plain.pdb", "\n".join(plain).encode())
+    (found,) = read(tmp_path / "odd.pdb", "\n".join(map(change, plain)).encode())
+    for one, other in zip(expected.residues, found.residues, strict=True):
+        assert (one.name, one.atoms, one.elements) == (other.name, other.atoms, other.elements)
+        np.testing.assert_array_equal(one.coords, other.coords)
+
+
+def test_a_byte_that_is_not_ascii_moves_no_column(tmp_path, plain):
+    text = "\n".join(plain).encode().replace(b" GLN A   2", b"\x84GLN A   2")
+    (found,) = read(tmp_path / "byte.pdb", b"REMARK \xe9\xff\n" + text)
+    assert len(found.residues) == 76
+
+
+def mutants(text: bytes, count: int):
+    """Copies with bytes flipped, lines cut, dropped, repeated or swapped, fields blanked."""
+    chance = random.Random(SEED)
+    for _ in range(count):
+        lines = text.split(b"\n")
+        for _ in range(chance.randint(1, 4)):
+            i, j = chance.randrange(len(lines)), chance.randrange(len(lines))
+            line = bytearray(lines[i] or b" ")
+            k = chance.randrange(len(line))
+            match chance.randrange(7):
+                case 0:
+                    line[k] = chance.randrange(256)
+                    lines[i] = bytes(line)
+                case 1:
+                    lines[i] = lines[i][:k]
+                case 2:
+                    lines[i] = lines[i][:k] + b"   " + lines[i][k:]
+                case 3:
+                    lines[i] = lines[i][:k] + b" " * 8 + lines[i][k + 8 :]
+                case 4:
+                    del lines[i : i + chance.randint(1, 5)]
+                case 5:
+                    lines[i:i] = lines[j : j + chance.randint(1, 30)]
+                case 6:
+                    lines[i], lines[j] = lines[j], lines[i]
+        yield b"\n".join(lines)
+
+
+@pytest.mark.parametrize("name", ["1ajj.pdb", "1a8o.cif"])
+def test_damaged_files_end_in_a_structure_or_a_reason(tmp_path, name):
+    text = (STRUCTURES / name).read_bytes()
+    ended = {"structure": 0}
+    for mutant in mutants(text, 200):
+        try:
+            for structure in read(tmp_path / name, mutant):
+                assert structure.to_cif()
+            ended["structure"] += 1
+        except StructureError as error:
+            ended[error.reason] = ended.get(error.reason, 0) + 1
+    # Both ways out are taken, and more reasons than one: the damage reaches the policy.
+    assert ended["structure"] >= 20
+    assert len(ended) >= 4, ended
