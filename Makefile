@@ -6,8 +6,11 @@ GPU := $(if $(filter-out 0,$(GPUS)),$(GPUS),1)
 
 .PHONY: run test lint clean
 
+# Snakemake prints the summary itself, except when there is nothing to be done.
 run: .venv/installed
+	@touch .venv/started
 	$(BIN)/snakemake --cores all --resources gpu=$(GPU)
+	@test results/run.json -nt .venv/started || $(BIN)/python -m tmol_plugin summary results
 
 test: .venv/installed
 	$(BIN)/python -m pytest

@@ -31,4 +31,4 @@ rule all:
 
 
 onsuccess:
-    print_summary()
+    print(provenance.summary(Path(rules.merge.output.run).parent))

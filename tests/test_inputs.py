@@ -50,7 +50,7 @@ def test_folder_takes_structures_at_any_depth_sorted(tmp_path, monkeypatch):
         assert paths(rows) == [f"run{seed}/{name}" for name in wanted]
     assert {(row.model, row.size) for row in rows} == {(None, 5)}
     assert rows[0].extra == {}
-    assert rows[0].mtime_ns == os.stat("run2/B.PDB").st_mtime_ns
+    assert rows[0].ctime_ns == os.stat("run2/B.PDB").st_ctime_ns
     monkeypatch.chdir(folder)
     assert paths(list_structures(".")) == wanted
     assert paths(list_structures(str(folder))) == [f"{folder}/{name}" for name in wanted]
@@ -136,7 +136,7 @@ def test_text_file_keeps_order_and_missing_files(tmp_path):
     assert ids(rows) == ["x/a.pdb", "gone.pdb", "b.pdb", " b [1] é.pdb", "n\x85.pdb"]
     assert paths(rows) == [f"data/{name}" for name in ids(rows)]
     assert [row.size for row in rows] == [5, -1, 5, 5, -1]
-    assert [row.mtime_ns for row in rows if row.size == -1] == [-1, -1]
+    assert [row.ctime_ns for row in rows if row.size == -1] == [-1, -1]
     absolute = list_structures(str(tmp_path / "lists/l.txt"))
     assert absolute == [row._replace(path=f"{tmp_path}/{row.path}") for row in rows]
 

@@ -172,7 +172,7 @@ def test_microheterogeneity_is_as_altlocs(read):
     lines = [with_field(s, 13, "OE2") if s[12:21] == " NE2BGLU " else s for s in lines]
     lines = [with_field(s, 76, " O") if s[13:16] == "OE2" else s for s in lines]
     assert read(lines).residues[1].name == "GLU"
-    assert read(lines).residues[1].label == "A:2 GLU"
+    assert read(lines).residues[1].label == "A:2 GLU conformer B"
 
 
 def test_selenomethionine_and_force_field_names(read):

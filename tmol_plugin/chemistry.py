@@ -102,12 +102,23 @@ HYDROGENS |= {name: HYDROGENS[mirror] for name, mirror in _MIRRORED.items()}
 RESIDUE_ALIASES = {
     "MSE": "MET",
     **dict.fromkeys(("HID", "HIE", "HIP", "HSD", "HSE", "HSP"), "HIS"),
-    **dict.fromkeys(("CYX", "CYM", "CYS2"), "CYS"),
+    **dict.fromkeys(("CYX", "CYM"), "CYS"),
     **{"ASH": "ASP", "GLH": "GLU", "LYN": "LYS"},
 }
+# Four letters, as GROMACS and AMBER write them where the chain would begin.
+_FOUR_LETTERS = {
+    **dict.fromkeys(("HISA", "HISB", "HISD", "HISE", "HISH", "HIS1", "HIS2"), "HIS"),
+    **{"LYSH": "LYS", "LYSN": "LYS", "ARGN": "ARG", "ASPH": "ASP", "GLUH": "GLU"},
+    **{"CYSH": "CYS", "CYS1": "CYS", "CYS2": "CYS"},
+    **{f"{end}{name}": name for end in "NC" for name in sorted(AMINO_ACIDS)},
+    **{f"{end}{name}": other for end in "NC" for name, other in RESIDUE_ALIASES.items()},
+}
+RESIDUE_ALIASES |= _FOUR_LETTERS
 # (residue name or None for any amino acid, atom name) -> the wwPDB's atom name.
 _ATOM_ALIASES = {
     ("MET", "SE"): "SD",
+    # AMBER's neutral lysine has HZ2 and HZ3, TMol's HZ1 and HZ2.
+    ("LYN", "HZ3"): "HZ1",
     ("ILE", "CD"): "CD1",
     ("ILE", "HD1"): "HD11",
     ("ILE", "HD2"): "HD12",
@@ -124,8 +135,13 @@ _ATOM_ALIASES = {
 }
 
 
-def atom_name(residue_name: str, name: str, element: str) -> str:
-    """The wwPDB's name of an atom that a program wrote as `name`.
+def is_four_letters(name: str) -> bool:
+    """Whether the columns of a residue name and the first of a chain hold one name."""
+    return name in _FOUR_LETTERS or name in WATERS
+
+
+def atom_name(residue_name: str, name: str, element: str, written: str = "") -> str:
+    """The wwPDB's name of an atom that a program wrote as `name` in a residue `written`.
 
     Deuterium is read as hydrogen (D -> H, DB2 -> HB2, 1DB -> 1HB), the asterisk of old
     nucleotides as a prime. TMol reads the old hydrogen names (1HB) itself.
@@ -138,6 +154,6 @@ def atom_name(residue_name: str, name: str, element: str) -> str:
         name = name.replace("*", "'")
         return {"O1P": "OP1", "O2P": "OP2", "C5M": "C7"}.get(name, name)
     if residue_name in PROTEIN:
-        alias = _ATOM_ALIASES.get((residue_name, name))
+        alias = _ATOM_ALIASES.get((written, name)) or _ATOM_ALIASES.get((residue_name, name))
         return alias or _ATOM_ALIASES.get((None, name), name)
     return name

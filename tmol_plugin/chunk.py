@@ -19,7 +19,7 @@ import pandas as pd
 from tmol_plugin import device as devices
 from tmol_plugin import memory, provenance, tables
 from tmol_plugin.engine import Engine, Prepared, TmolEngine
-from tmol_plugin.errors import RunError, StructureError
+from tmol_plugin.errors import RETRIED, RunError, StructureError
 from tmol_plugin.parameters import Parameters
 from tmol_plugin.policy import Policy, read_structure
 from tmol_plugin.reading import Source
@@ -287,6 +287,7 @@ class Chunk:
         files = {table.name: folder / f"{table.name}.parquet" for table in tables.CHUNK_TABLES}
         done = {
             "chunk": self.id,
+            "retry": any(row["reason"] in RETRIED for row in self.rows["failures"]),
             "fingerprint": provenance.fingerprint(self.settings, self.parameters.id),
             "rows": {name: len(rows) for name, rows in self.rows.items()},
             "sha256": {name: tables.file_sha256(path) for name, path in files.items()},

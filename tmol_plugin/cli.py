@@ -76,6 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--plan", required=True, help="folder of the plan")
     sub.add_argument("--chunks", required=True, help="folder of the chunks")
     sub.add_argument("--output", required=True, help="folder of the tables")
+
+    sub = step("summary", _summary, "how many structures of a run were scored and failed")
+    sub.add_argument("results", help="folder of the tables")
     return parser
 
 
@@ -137,7 +140,10 @@ def _score_chunk(options) -> None:
 def _merge(options) -> None:
     from tmol_plugin import merge
 
-    counts = merge.run(
-        options.manifest, options.index, options.plan, options.chunks, options.output
-    )
-    print(f"{options.output}: {counts['scored']} scored, {counts['failed']} failed")
+    merge.run(options.manifest, options.index, options.plan, options.chunks, options.output)
+
+
+def _summary(options) -> None:
+    from tmol_plugin.provenance import summary
+
+    print(summary(options.results))

@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,7 +30,9 @@ def complete(config: Mapping, defaults: Mapping, schema: str | Path) -> dict:
     errors = sorted(validator.iter_errors(dict(config)), key=lambda error: list(error.path))
     if errors:
         raise RunError("config: " + "; ".join(_explain(error) for error in errors))
-    return _merged(defaults, config)
+    merged = _merged(defaults, config)
+    _check_values(merged)
+    return merged
 
 
 def _merged(defaults: Mapping, config: Mapping) -> dict:
@@ -42,6 +45,15 @@ def _merged(defaults: Mapping, config: Mapping) -> dict:
     return merged
 
 
+SCORE_FUNCTIONS = ("beta2016", "beta_soft")  # TMol's own
+
+_RULES = {
+    "minimum": "at least",
+    "maximum": "at most",
+    "exclusiveMinimum": "more than",
+    "uniqueItems": "without repeated items:",
+    "pattern": "a text that matches",
+}
 _TYPES = {
     "boolean": "true or false (True or False with --config)",
     "string": "a text",
@@ -59,16 +71,33 @@ def _explain(error) -> str:
         known = error.schema["properties"]
         unknown = sorted(set(error.instance) - set(known))
         return f"{key}: unknown key {', '.join(unknown)}; allowed: {', '.join(sorted(known))}"
-    words = {
-        "enum": "one of " + ", ".join(map(str, allowed)) if rule == "enum" else "",
-        "type": _TYPES.get(allowed, f"a value of type {allowed}"),
-        "minimum": f"at least {allowed}",
-        "maximum": f"at most {allowed}",
-        "exclusiveMinimum": f"more than {allowed}",
-        "minLength": "not empty",
-        "uniqueItems": "without repeated items",
-    }
-    return f"{key}: is {value}, must be {words.get(rule, f'valid ({rule}: {allowed})')}"
+    if rule == "enum":
+        must = "one of " + ", ".join(map(str, allowed))
+    elif rule == "type":
+        must = _TYPES.get(allowed, f"a value of type {allowed}")
+    elif rule == "minLength":
+        must = "not empty"
+    else:
+        must = f"{_RULES.get(rule, rule)} {allowed}"
+    return f"{key}: is {value}, must be {must}"
+
+
+def _check_values(config: Mapping) -> None:
+    """What a JSON schema cannot say: numbers are finite, files are there."""
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            _check_values(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise RunError(f"config: {key}: is {value}, must be a finite number")
+    files = list(config.get("ligand_params", ()))
+    if config.get("score_function") not in (None, *SCORE_FUNCTIONS):
+        files.append(config["score_function"])
+    for path in files:
+        if not Path(path).is_file():
+            raise RunError(
+                f"config: {path!r} is not a file; ligand_params are TMol parameter files, and"
+                f" score_function is {', '.join(SCORE_FUNCTIONS)} or a .sfxn file"
+            )
 
 
 def scoring_settings(config: Mapping) -> dict:

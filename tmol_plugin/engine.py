@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tmol_plugin import tables
+from tmol_plugin import memory, tables
 from tmol_plugin.device import is_fault
 from tmol_plugin.errors import RunError, StructureError
 from tmol_plugin.parameters import Parameters, load_database, score_function_file
@@ -63,7 +63,8 @@ class TmolEngine:
         path = score_function_file(parameters.score_function)
         try:
             self._score_function = ScoreFunction.from_sfxn_file(str(path), database, device)
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
+        # Its YAML, its version, its score types: TMol raises errors of many kinds.
+        except Exception as error:
             raise RunError(f"score_function: TMol refuses {path}: {error}") from error
         types = self._score_function.all_score_types()
         self.score_types = tuple(kind.name for kind in types)
@@ -146,8 +147,8 @@ def _placed(structure: Structure, pose) -> dict[int, Residue]:
 def _notes(placed: dict[int, Residue], pose, n_atoms: int) -> dict[str, int | str]:
     """What TMol built and decided: atoms, histidine tautomers, disulfides.
 
-    `hydrogens_rebuilt` are those of the file that have no place in the pose: TMol builds its
-    own instead, at an amide that it makes a terminus for one.
+    `hydrogens_unused` are those of the file that have no place in the pose: at an amide that
+    TMol makes a terminus, or of a protonation that TMol has no block type for.
     """
     types = pose.packed_block_types.active_block_types
     given, notes, disulfides = 0, Counter(), []
@@ -158,7 +159,7 @@ def _notes(placed: dict[int, Residue], pose, n_atoms: int) -> dict[str, int | st
         for atom, element in zip(residue.atoms, residue.elements, strict=True):
             used = alias.get(atom, atom) in names
             given += used
-            notes["hydrogens_rebuilt"] += not used and element == "H"
+            notes["hydrogens_unused"] += not used and element == "H"
         if residue.name == "HIS":
             notes[kind.base_name] += 1
         # The connection of the sulfur to its partner's.
@@ -189,9 +190,9 @@ _EXPLANATIONS = (
     (r"missing mainchain|No residue remains", "incomplete_backbone"),
     (r"would be lost|no recognized residues|Unrecognized", "unrecognized_residue"),
     (r"missing heavy atoms", "missing_atoms"),
-    (r"coincident|geometry gap|Stated terminus conflicts", "bad_geometry"),
+    (r"(?i)coincident|geometry gap|Stated terminus conflicts", "bad_geometry"),
     (r"NaN coordinates", "bad_coordinates"),
-    (r"(?i)MemoryError|out of memory|can't allocate memory", "too_large"),
+    (r"(?i)out of memory|can't allocate memory", "too_large"),
 )
 
 
@@ -199,22 +200,25 @@ def explain(error: Exception, structure: Structure) -> StructureError:
     """The failure that an exception of TMol amounts to, with TMol's words as detail."""
     words = f"{type(error).__name__}: {error}"
     logging.getLogger(__name__).info("%s", words, exc_info=error)
-    reason = "unsupported_chemistry"
-    for pattern, candidate in _EXPLANATIONS:
-        if re.search(pattern, words):
-            reason = candidate
-            break
+    found = (reason for pattern, reason in _EXPLANATIONS if re.search(pattern, words))
+    reason = next(found, "unsupported_chemistry")
+    cause: BaseException | None = error
+    while cause is not None:  # a reader may have wrapped the error of memory that ran out
+        if memory.is_out_of_memory(cause):
+            reason = "too_large"
+        cause = cause.__cause__ or cause.__context__
     return StructureError(
         reason, f"{structure.path}: TMol cannot build a pose: {_original_names(words, structure)}"
     )
 
 
 def _original_names(words: str, structure: Structure) -> str:
-    """TMol's words with the residues named as in the file (A:57 -> B:112A)."""
+    """TMol's words with the residues named as in the file: A:57, or chain A, resid 57."""
     labels = {
         f"{chain}:{number}": residue.label.split(" ")[0]
         for residue, (chain, number) in zip(
             structure.residues, structure.names_in_cif(), strict=True
         )
     }
-    return re.sub(r"\b([A-Z]+:\d+)\b", lambda found: labels.get(found[1], found[1]), words[:2000])
+    words = re.sub(r"\bchain[= ]([A-Z]+),?\s+resid[= ](\d+)\b", r"\1:\2", words[:2000])
+    return re.sub(r"\b([A-Z]+:\d+)\b", lambda found: labels.get(found[1], found[1]), words)

@@ -4,6 +4,11 @@ A `StructureError` concerns one structure and becomes a row of the failures tabl
 `RunError` concerns the run (config, parameters, mixed results) and ends the command.
 """
 
+# A chunk whose failures have one of these reasons is scored anew whenever the plan is made
+# anew: what was wrong may have been the moment or the machine.
+RETRIED = frozenset({"unreadable", "changed", "too_large"})
+_RETRY = " with `snakemake --forcerun plan`"
+
 # Why a structure has no score. This is the closed list: the failures table accepts no
 # other, and the comment beside a reason is the remedy given when no better one is known.
 REASONS = {
@@ -25,8 +30,8 @@ REASONS = {
     "bad_geometry": "Correct the geometry at the residues named.",
     "duplicate_atom": "Give each atom of a residue its own name, or mark alternatives as altlocs.",
     "unsupported_chemistry": "TMol cannot build this structure; see its words in the message.",
-    "changed": "Run again: the file was changed between the scan and the scoring.",
-    "too_large": "Score it on a device with more memory.",
+    "changed": f"Run again{_RETRY}; the file was changed between the scan and the scoring.",
+    "too_large": f"Run again{_RETRY} on a device with more memory.",
     "not_finite": "Look at the coordinates: TMol gives no finite energy for them.",
     "engine_error": "Report this structure: the engine failed in a way that is not expected.",
 }

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import stat
+import time
 import uuid
 import zlib
 from collections.abc import Iterator
@@ -22,8 +23,9 @@ _STRUCTURE_NAME = re.compile(r"(?is)(?!\.).+\.(?:pdb|ent|cif|mmcif)(?:\.gz)?\Z")
 _NOT_HIDDEN = re.compile(r"(?!\.)")
 _WILDCARD = re.compile(r"[*?[]")
 _KEY = ("structure_id", "path", "model")
+_KEEP_SECONDS = 30 * 24 * 3600
 _RECORD = "manifests.json"  # which manifests of a folder are current
-_MANIFEST_HEADER = b"structure_id\tpath\tmodel\tsize\tmtime_ns\textra\n"
+_MANIFEST_HEADER = b"structure_id\tpath\tmodel\tsize\tctime_ns\textra\n"
 _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _UNESCAPES = {escaped: plain for plain, escaped in _ESCAPES.items()}
 _TO_ESCAPE, _ESCAPED = re.compile(r"[\\\t\n\r]"), re.compile(r"\\.")
@@ -38,7 +40,7 @@ class Row(NamedTuple):
     model: int | None  # from 1; None: as the config's `models` says
     extra: dict[str, str]  # further columns of the sheet
     size: int  # bytes; -1 if the file cannot be looked at, and so is
-    mtime_ns: int
+    ctime_ns: int  # of the last change: of content, and of who may read it
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def _normal(path: str, base: str) -> str:
 def _row(structure_id: str, path: str, base: str, model: int | None = None, extra=None) -> Row:
     try:
         status = os.stat(os.path.join(base, path))
-        return Row(structure_id, path, model, extra or {}, status.st_size, status.st_mtime_ns)
+        return Row(structure_id, path, model, extra or {}, status.st_size, status.st_ctime_ns)
     except OSError:
         return Row(structure_id, path, model, extra or {}, -1, -1)
 
@@ -153,7 +155,7 @@ def _find(root: str, base: str, segments: list[tuple[re.Pattern, bool]]) -> list
                     if after != {end}:
                         todo.append((f"{folder}{entry.name}/", after, above | {here}))
                 elif end in after and stat.S_ISREG((status := entry.stat()).st_mode):
-                    found.append((folder + entry.name, status.st_size, status.st_mtime_ns))
+                    found.append((folder + entry.name, status.st_size, status.st_ctime_ns))
             except OSError:  # a link to nowhere, or a file just removed
                 found += [(folder + entry.name, -1, -1)] if end in after else []
     prefix = "" if root == "." else root.rstrip("/") + "/"
@@ -255,7 +257,7 @@ def prepare_manifests(rows: list[Row], per_job: int, folder: Path) -> Manifests:
 
     They are named by their content, sizes and times of the files included: a changed file
     changes its shard's manifest and is scanned anew, others keep theirs and their time.
-    Manifests of earlier calls that are no longer current are removed.
+    Those of earlier calls are removed after a month.
     """
     n_shards = number_of_shards(len(rows), per_job)
     lines = [_line(row) for row in rows]
@@ -277,8 +279,10 @@ def prepare_manifests(rows: list[Row], per_job: int, folder: Path) -> Manifests:
     )
     _write(Path(folder, _RECORD), json.dumps([manifests.all, manifests.shards]).encode())
     current = {manifests.all, *manifests.shards.values()}
+    # Not at once: this is also done for a dry run, while a run may use what it listed.
+    outdated = time.time() - _KEEP_SECONDS
     for path in Path(folder).glob("*.tsv"):
-        if path.as_posix() not in current:
+        if path.as_posix() not in current and path.stat().st_mtime < outdated:
             path.unlink(missing_ok=True)
     return manifests
 
@@ -312,7 +316,7 @@ def _line(row: Row) -> bytes:
         _TO_ESCAPE.sub(lambda found: _ESCAPES[found[0]], field)
         for field in (row.structure_id, row.path, _to_json(row.extra))
     )
-    line = f"{name}\t{path}\t{row.model or ''}\t{row.size}\t{row.mtime_ns}\t{extra}\n"
+    line = f"{name}\t{path}\t{row.model or ''}\t{row.size}\t{row.ctime_ns}\t{extra}\n"
     return line.encode("utf-8", "surrogateescape")
 
 
@@ -320,9 +324,9 @@ def _parse(line: str) -> Row:
     fields = line.split("\t")
     if "\\" in line:
         fields = [_ESCAPED.sub(lambda found: _UNESCAPES[found[0]], field) for field in fields]
-    name, path, model, size, mtime_ns, extra = fields
+    name, path, model, size, ctime_ns, extra = fields
     extra = {} if extra == "{}" else json.loads(extra)
-    return Row(name, path, int(model) if model else None, extra, int(size), int(mtime_ns))
+    return Row(name, path, int(model) if model else None, extra, int(size), int(ctime_ns))
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -19,7 +19,7 @@ _KEY = ["structure_id", "model"]
 def run(
     manifest: str, index_files: list[str], plan_folder: str, chunks_folder: str, output: str
 ) -> dict[str, int]:
-    """Merge a run's chunks; returns how many rows were scored and failed.
+    """Merge a run's chunks into the tables of `output`; returns how many were scored and failed.
 
     Raises:
         RunError: if a chunk is missing, altered or of another run, or a row is lost or twice.
@@ -70,11 +70,15 @@ def _verified(folder: Path) -> dict:
     path = folder / "done.json"
     try:
         done = json.loads(path.read_text(encoding="utf-8"))
+        if done["chunk"] != folder.name:
+            raise ValueError(f"done.json is that of chunk {done['chunk']}")
+        if not {"fingerprint", "machine"} <= set(done):
+            raise ValueError("done.json lacks the fingerprint or the machine")
         for table in tables.CHUNK_TABLES:
             file = folder / f"{table.name}.parquet"
             if tables.file_sha256(file) != done["sha256"][table.name]:
                 raise ValueError(f"{file.name} is not the file that done.json vouches for")
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"chunk {folder.name}: {error}; remove {folder} and run again") from error
     return done
 
@@ -120,16 +124,20 @@ def _check_nothing_lost(order: pd.DataFrame, frames: dict[str, pd.DataFrame]) ->
     for what, keys in (("in the input", order[_KEY]), ("among scores and failures", ended)):
         twice = keys[keys.duplicated()]
         if len(twice):
-            raise RunError(f"{twice.iloc[0].tolist()} is {what} more than once")
+            raise RunError(f"{_named(twice.iloc[0])} is {what} more than once")
     joined = order[_KEY].merge(ended, how="outer", on=_KEY, indicator=True)
     astray = joined[joined["_merge"] != "both"]
     if len(astray):
         row = astray.iloc[0]
         where = "the input only" if row["_merge"] == "left_only" else "the results only"
-        raise RunError(f"{len(astray)} rows are astray; first {row[_KEY].tolist()}, in {where}")
+        raise RunError(f"{len(astray)} rows are astray; first {_named(row)}, in {where}")
     scores, unweighted = frames["scores"], frames["scores_unweighted"]
     if not scores[_KEY].equals(unweighted[_KEY]):
         raise RunError("scores and scores_unweighted hold different rows")
+
+
+def _named(row: pd.Series) -> str:
+    return f"{row['structure_id']!r} model {int(row['model'])}"
 
 
 def _extra_columns(index: pd.DataFrame) -> pd.DataFrame:

@@ -14,10 +14,10 @@ from pathlib import Path
 import pandas as pd
 
 from tmol_plugin import tables
+from tmol_plugin.config import SCORE_FUNCTIONS
 from tmol_plugin.errors import RunError, StructureError
 from tmol_plugin.provenance import versions
 
-SCORE_FUNCTIONS = ("beta2016", "beta_soft")
 # Structures to try for one residue name, before it is given up: one copy may be damaged.
 MAX_EXAMPLES = 3
 
@@ -109,6 +109,7 @@ def run(
     content = [versions()["tmol"], _tree_sha256(tmol_folder() / "database" / "default")]
     content.append(score_function_file(score_function).read_text(encoding="utf-8"))
     names, failed, database, database_sha256 = residue_names(ligand_params), {}, None, None
+    content += [Path(path).read_text(encoding="utf-8") for path in ligand_params]
     wanted = _examples(index_files)
     if ligand_params or wanted:
         base, extended, failed = _extended_database(ligand_params, wanted, ligand_seed)
@@ -157,7 +158,8 @@ def _extended_database(ligand_params, wanted, seed):
     if ligand_params:
         try:
             database = inject_params_files(base, list(ligand_params))
-        except (ValueError, KeyError, TypeError, RuntimeError) as error:
+        # Its YAML, its version, its fields: TMol raises errors of many kinds.
+        except Exception as error:
             raise RunError(f"ligand_params: TMol refuses {ligand_params}: {error}") from error
     for name, examples in wanted.items():
         failed[name] = "no structure that holds it could be read"

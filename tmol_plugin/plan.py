@@ -5,8 +5,9 @@ rows. It is local: what is added to or taken from the index changes the chunks t
 change, and the others keep their ids, so that a run that grows scores little again.
 """
 
+import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -67,6 +68,7 @@ def make_plan(
     hydrogens: str,
     settings_id: str,
     start_up_minutes: float = START_UP_MINUTES,
+    is_to_retry: Callable[[str], bool] = lambda chunk: False,
 ) -> Plan:
     """Divide the structures of an index into chunks, one process each, and their batches.
 
@@ -82,6 +84,8 @@ def make_plan(
         hydrogens: keep or optimize.
         settings_id: digest of what decides energies; part of each chunk's id.
         start_up_minutes: a bucket expected to take less is merged.
+        is_to_retry: whether a chunk was scored with failures that may not come again; it is
+            given another id, and so scored again.
 
     Raises:
         RunError: a setting out of range; a structure that occurs twice; a row without a
@@ -166,6 +170,7 @@ def run(index_files: Iterable[str], parameters_file: str, config: Mapping, folde
         budget_bytes=budget.bytes,
         hydrogens=config["hydrogens"],
         settings_id=fingerprint,
+        is_to_retry=lambda chunk: _is_to_retry(Path(folder).parent / "chunks" / chunk),
     )
     write_plan(plan, folder)
     described = {"config": dict(config), "settings": settings, "parameters_id": parameters.id}
@@ -174,6 +179,14 @@ def run(index_files: Iterable[str], parameters_file: str, config: Mapping, folde
     described |= {"batch_budget": budget._asdict(), "planned_on": provenance.machine()}
     tables.write_json(Path(folder) / "run.json", described)
     return plan
+
+
+def _is_to_retry(chunk_folder: Path) -> bool:
+    try:
+        done = json.loads((chunk_folder / "done.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(done.get("retry"))
 
 
 def _read_index(path: str | Path, unprepared: Mapping[str, str]) -> pd.DataFrame:

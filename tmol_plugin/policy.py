@@ -13,7 +13,8 @@ import numpy as np
 
 from tmol_plugin import chemistry
 from tmol_plugin.errors import StructureError
-from tmol_plugin.reading import Model, Source
+from tmol_plugin.models import Model
+from tmol_plugin.reading import Source
 from tmol_plugin.structure import Residue, Structure
 
 SAME_POINT_ANGSTROM = 0.01  # two atoms nearer than this are at one point
@@ -85,21 +86,21 @@ def read_structure(source: Source, model: int, policy: Policy) -> Structure:
 
 def _residue(path: str, read: Model, site: int, notes: Counter) -> Residue:
     """One conformer of the residue at a site, with the wwPDB's names."""
-    part, atoms = _conformer(read.parts[site], notes)
+    part, atoms, letter = _conformer(read.parts[site], notes)
     where = read.sites[site]
     name = chemistry.RESIDUE_ALIASES.get(part.name, part.name)
     if name != part.name:
         notes["mse_as_met" if part.name == "MSE" else "residues_renamed"] += 1
-    residue = Residue(
-        name, f"{where.chain or '_'}:{where.number} {part.name}", where.segment, [], [], None, site
-    )
+    label = f"{where.chain or '_'}:{where.number} {part.name}"
+    label += f" conformer {letter}" if letter else ""
+    residue = Residue(name, label, where.segment, [], [], None, site)
     positions = {}
     for atom in atoms:
         element = atom.element.name.upper()
         if name in chemistry.HEAVY_ATOMS:
             # Their names tell, whatever a file has or lacks in its element column.
             element = atom.name.lstrip("0123456789")[:1] or "X"
-        atom_name = chemistry.atom_name(name, atom.name, element)
+        atom_name = chemistry.atom_name(name, atom.name, element, part.name)
         if element == "D":
             notes["deuterium_as_hydrogen"] += 1
         xyz = atom.pos.tolist()
@@ -120,9 +121,10 @@ def _residue(path: str, read: Model, site: int, notes: Counter) -> Residue:
 
 
 def _conformer(parts: list[gemmi.Residue], notes: Counter):
-    """The residue and atoms of the conformer with the highest mean occupancy, then letter.
+    """Residue, atoms and letter of the conformer with the highest mean occupancy.
 
-    One letter is chosen for the whole residue; atoms without a letter belong to all.
+    One letter is chosen for the whole residue, the first of equals; atoms without a letter
+    belong to all.
     """
     letters = defaultdict(list)
     for part in parts:
@@ -130,7 +132,7 @@ def _conformer(parts: list[gemmi.Residue], notes: Counter):
             if atom.has_altloc():
                 letters[atom.altloc].append((part, atom))
     if not letters:
-        return parts[0], list(parts[0])
+        return parts[0], list(parts[0]), ""
     notes["residues_with_altlocs"] += 1
 
     def rank(letter):
@@ -140,7 +142,8 @@ def _conformer(parts: list[gemmi.Residue], notes: Counter):
 
     chosen = min(letters, key=rank)
     part = letters[chosen][0][0]
-    return part, [atom for atom in part if not atom.has_altloc() or atom.altloc == chosen]
+    atoms = [atom for atom in part if not atom.has_altloc() or atom.altloc == chosen]
+    return part, atoms, chosen
 
 
 def _list(items: list[str], limit: int = 20) -> str:
@@ -206,13 +209,19 @@ def _chains(residues: list[Residue], notes: Counter) -> tuple[list[int], list[in
     for index, residue in enumerate(residues):
         before = residues[index - 1] if index else None
         joined = before is not None and before.segment == residue.segment
-        if joined and (_is_loose(before) or _is_loose(residue)):
-            joined = residue.name not in chemistry.METALS and _touch(before, residue)
-        elif joined:
+        if before is None:
+            pass
+        elif _is_loose(before) or _is_loose(residue):
+            metal = residue.name in chemistry.METALS
+            joined = joined and not metal and _touch(before, residue)
+        else:
             gap = _link_distance(before, residue)
-            if gap is not None and gap > BREAK_ANGSTROM:
+            bonded = gap is not None and gap <= BREAK_ANGSTROM
+            if joined and gap is not None and not bonded:
                 notes["chain_breaks"] += 1
                 number += 1
+            elif bonded and not joined:
+                notes["chain_ends_within_bonding_distance"] += 1
         chain += not joined
         number += 1
         chain_of.append(chain)

@@ -3,11 +3,14 @@
 Two chunks may stand in one table only if their fingerprints are equal.
 """
 
+import json
 import os
 import platform
 import socket
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
+from tmol_plugin.errors import RunError
 from tmol_plugin.tables import digest
 
 # Packages that read structures, prepare or score them.
@@ -42,6 +45,18 @@ def machine() -> dict:
         "processor": _processor(),
         "cpus": len(os.sched_getaffinity(0)),
     }
+
+
+def summary(results: str | Path) -> str:
+    """How many structures of a finished run were scored and failed, and where its tables are."""
+    results = Path(results)
+    try:
+        counts = json.loads((results / "run.json").read_text(encoding="utf-8"))["counts"]
+    except (OSError, ValueError, KeyError) as error:
+        raise RunError(f"{results}: holds no finished run ({error})") from error
+    lines = [f"{counts['scored']} structures scored, {counts['failed']} failed."]
+    lines += [f"  {results / name}.tsv" for name in ("scores", "failures", "memory", "timing")]
+    return "\n".join(lines)
 
 
 def _processor() -> str:

@@ -4,7 +4,6 @@ Whatever is wrong with a file is found here, on a CPU, before any GPU is used.
 """
 
 import json
-import logging
 from collections.abc import Iterator
 
 from tmol_plugin import tables
@@ -12,8 +11,6 @@ from tmol_plugin.errors import StructureError
 from tmol_plugin.inputs import Row, read_manifest
 from tmol_plugin.policy import Policy, read_structure
 from tmol_plugin.reading import Source
-
-log = logging.getLogger(__name__)
 
 ENGINE = "tmol"  # covers every structure that the policy lets through
 
@@ -26,12 +23,12 @@ def run(manifest: str, output: str, models: str, policy: Policy) -> None:
 
 def scan_rows(row: Row, models: str, policy: Policy) -> Iterator[dict]:
     """The index rows of one input: one per model that is asked for."""
-    extra = json.dumps({name: tables.escape(value) for name, value in row.extra.items()})
+    extra = {tables.escape(name): tables.escape(value) for name, value in row.extra.items()}
     key = {
         "structure_id": tables.escape(row.structure_id),
         "path": tables.escape(row.path),
         "model": row.model or 1,
-        "extra": extra,
+        "extra": json.dumps(extra, ensure_ascii=False),
     }
     try:
         source = Source(row.path)
@@ -53,11 +50,6 @@ def _scan_model(source: Source, key: dict, policy: Policy) -> dict:
         structure = read_structure(source, key["model"], policy)
     except StructureError as error:
         return found | tables.failure_row(key, "scan", error)
-    # A file may be odd in ways that nobody thought of; it must not cost the others their scan.
-    except Exception as error:
-        log.warning("%s", source.path, exc_info=error)
-        odd = StructureError("unreadable", f"{source.path}: {type(error).__name__}: {error}")
-        return found | tables.failure_row(key, "scan", odd)
     missing = (
         f"{structure.residues[index].label}: {' '.join(atoms)}"
         for index, atoms in structure.missing.items()

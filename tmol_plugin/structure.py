@@ -7,7 +7,7 @@ import gemmi
 import numpy as np
 
 from tmol_plugin import chemistry
-from tmol_plugin.reading import copy_category
+from tmol_plugin.mmcif import copy_category
 
 
 @dataclass

@@ -51,16 +51,6 @@ def planned_chunks(wildcards):
     return [f"{RESULTS}/chunks/{chunk}/done.json" for chunk in ids]
 
 
-def print_summary():
-    """Say where the tables are and how many structures were scored and failed."""
-    described = Path(rules.merge.output.run)
-    if described.is_file():
-        counts = json.loads(described.read_text(encoding="utf-8"))["counts"]
-        print(f"{counts['scored']} structures scored, {counts['failed']} failed.")
-        for name in ("scores", "failures", "memory", "timing"):
-            print(f"  {described.parent / name}.tsv")
-
-
 CONFIG = checked_config()
 RESULTS = CONFIG["results"].rstrip("/")
 INPUTS = list_inputs()
