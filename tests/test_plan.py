@@ -189,6 +189,21 @@ def test_the_id_of_a_chunk_is_a_digest_of_its_members_and_of_what_decides_energi
     assert len({tuple(ids) for ids in found}) == len(found)
 
 
+def test_a_chunk_to_retry_gets_another_id_and_the_others_keep_theirs():
+    rows = [structure(i, 1000) for i in range(40)]
+    before = plan_of(rows, max_structures=10)
+    first, *others = before.chunks["chunk"]
+    again = plan_of(rows, max_structures=10, is_to_retry={first}.__contains__)
+    assert list(again.chunks["chunk"])[1:] == others
+    second = again.chunks["chunk"][0]
+    assert second != first
+    assert set(again.members.query("chunk == @second")["structure_id"]) == set(
+        before.members.query("chunk == @first")["structure_id"]
+    )
+    third = plan_of(rows, max_structures=10, is_to_retry={first, second}.__contains__)
+    assert third.chunks["chunk"][0] not in (first, second)
+
+
 def test_edges_are_rounded_powers_that_do_not_move():
     assert plan._bucket_edges(1.5, 26).tolist() == [1, 2, 3, 4, 6, 8, 12, 18, 26, 39]
     assert plan._bucket_edges(3, 242).tolist() == [1, 3, 9, 27, 81, 243]

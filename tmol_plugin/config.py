@@ -69,7 +69,7 @@ def _explain(error) -> str:
     rule, allowed = error.validator, error.validator_value
     if rule == "additionalProperties":
         known = error.schema["properties"]
-        unknown = sorted(set(error.instance) - set(known))
+        unknown = sorted(str(name) for name in error.instance if name not in known)
         return f"{key}: unknown key {', '.join(unknown)}; allowed: {', '.join(sorted(known))}"
     if rule == "enum":
         must = "one of " + ", ".join(map(str, allowed))

@@ -97,7 +97,7 @@ class TmolEngine:
         # TMol and the readers below it raise errors of every kind on odd input; each is the
         # failure of this structure alone, unless the device is lost to all that follow.
         except Exception as error:
-            if is_fault(error):
+            if is_fault(error) and not memory.is_out_of_memory(error):
                 raise
             raise explain(error, structure) from error
         placed = _placed(structure, pose)

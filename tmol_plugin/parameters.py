@@ -114,8 +114,9 @@ def run(
     if ligand_params or wanted:
         base, extended, failed = _extended_database(ligand_params, wanted, ligand_seed)
         names = sorted({*names, *wanted}.difference(failed))
-        content.append(_added(base, extended))
-        database, database_sha256 = _write_database(Path(output).parent, extended)
+        if extended is not base:
+            content.append(_added(base, extended))
+            database, database_sha256 = _write_database(Path(output).parent, extended)
     parameters_id = tables.digest(content)
     described = Parameters(parameters_id, score_function, names, failed, database, database_sha256)
     tables.write_json(output, described.__dict__)

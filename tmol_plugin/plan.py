@@ -111,7 +111,10 @@ def make_plan(
             sizes = atoms[members], residues[members]
             batches = memory.pack_batches(*sizes, budget_bytes, ratio=bucket_ratio)
             row = {"engine": engine, "bucket": bucket}
-            row["chunk"] = chunk = _chunk_id(engine, settings_id, rows, members)
+            chunk = _chunk_id(engine, settings_id, rows, members)
+            while is_to_retry(chunk):
+                chunk = tables.digest([chunk, "again"])
+            row["chunk"] = chunk
             members_of[chunk], batches_of[chunk] = members, batches
             row |= {"n_structures": len(members), "n_batches": int(batches[-1]) + 1}
             row["estimated_minutes"] = int(costs[members].sum()) / 60e6
@@ -160,7 +163,9 @@ def run(index_files: Iterable[str], parameters_file: str, config: Mapping, folde
     parameters, settings = Parameters.load(parameters_file), scoring_settings(config)
     fingerprint = provenance.fingerprint(settings, parameters.id)
     budget = memory.device_budget_bytes(**config["memory"], device=config["device"])
-    frames = [_read_index(path, parameters.failed) for path in index_files]
+    # What is dropped needs no parameters.
+    unprepared = parameters.failed if settings["on_unrecognized"] == "fail" else {}
+    frames = [_read_index(path, unprepared) for path in index_files]
     index = pd.concat(frames or [tables.INDEX.frame([])[_USED]], ignore_index=True)
     del frames
     plan = make_plan(
@@ -186,7 +191,7 @@ def _is_to_retry(chunk_folder: Path) -> bool:
         done = json.loads((chunk_folder / "done.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return bool(done.get("retry"))
+    return isinstance(done, dict) and bool(done.get("retry"))
 
 
 def _read_index(path: str | Path, unprepared: Mapping[str, str]) -> pd.DataFrame:

@@ -1,0 +1,391 @@
+"""The loop that scores a chunk, with an engine of numpy that fails as it is told to.
+
+The files are pieces of ubiquitin (1ubi), read as in a run; the fake energies are functions
+of the coordinates read, so that a score given to the wrong structure is seen.
+"""
+
+import json
+import time
+import weakref
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tmol_plugin import chunk, provenance, tables
+from tmol_plugin.chunk import Chunk, Stopwatch
+from tmol_plugin.engine import Prepared, check_parameters
+from tmol_plugin.errors import RunError, StructureError
+from tmol_plugin.parameters import Parameters
+
+UBIQUITIN = (Path(__file__).parent / "structures" / "1ubi.pdb").read_text().splitlines(True)
+PARAMETERS = Parameters("0123456789ab", "beta2016", [], {}, None, None)
+SETTINGS = {"on_unrecognized": "fail", "missing_side_chains": "fail", "hydrogens": "keep"}
+ID = "ba9876543210"
+
+OUT_OF_MEMORY = [
+    MemoryError(),
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+    RuntimeError(
+        "[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory"
+    ),
+]
+
+
+def energies_of(coords):
+    """Fake unweighted energies of a structure: float64 [3]."""
+    return np.array([coords.sum(), coords[0, 0] * 3, -len(coords)], dtype=np.float64)
+
+
+class Stack(list):
+    """A batch; a class of its own, so that weak references can watch it."""
+
+
+class FakeEngine:
+    """An Engine whose `faults` are functions of the names in a batch that may raise."""
+
+    name = "fake"
+    parameters_id = PARAMETERS.id
+    # Not TMol's order, and most score types are lacking.
+    score_types = ("hbond", "fa_ljatr", "ref")
+    weights = np.array([2.0, 1.0, 0.25])
+
+    def __init__(self, on_prepare=None, on_stack=None, on_score=None):
+        self.faults = {"prepare": on_prepare, "stack": on_stack, "score": on_score}
+        self.not_finite = {}
+        self.batches = []
+
+    def _at(self, moment, names):
+        if self.faults[moment]:
+            self.faults[moment](names)
+
+    def prepare(self, structure):
+        name = Path(structure.path).stem
+        self._at("prepare", [name])
+        coords = np.concatenate([residue.coords for residue in structure.residues])
+        n_residues = len(structure.residues)
+        pose = (name, coords)
+        return Prepared(pose, PARAMETERS.id, n_residues, len(coords), {"atoms_built": n_residues})
+
+    def stack(self, batch):
+        check_parameters(self.parameters_id, batch)
+        self._at("stack", [one.pose[0] for one in batch])
+        return Stack(one.pose for one in batch)
+
+    def score(self, stacked):
+        names = [name for name, _ in stacked]
+        self.batches.append(names)
+        self._at("score", names)
+        energies = np.array([energies_of(coords) for _, coords in stacked])
+        for name, (position, value) in self.not_finite.items():
+            if name in names:
+                energies[names.index(name), position] = value
+        return energies
+
+
+def raising(error, when):
+    def fault(names):
+        if when(names):
+            raise error
+
+    return fault
+
+
+@pytest.fixture
+def members(tmp_path):
+    """Files of 2, 3, 4 ... residues of 1ubi, named a, b, c ..., as rows of a plan."""
+
+    def write(n, batches=None):
+        rows = []
+        for i in range(n):
+            path = tmp_path / "in" / f"{chr(ord('a') + i)}.pdb"
+            path.parent.mkdir(exist_ok=True)
+            last = i + 2
+            piece = [s for s in UBIQUITIN if s.startswith("ATOM") and int(s[22:26]) <= last]
+            path.write_text("".join(piece))
+            row = {"structure_id": f"in/{path.stem}", "path": str(path), "model": 1}
+            row |= {"sha256": tables.file_sha256(path), "n_residues": last, "n_atoms": 16 * last}
+            rows.append(row | {"batch": batches[i] if batches else 0})
+        return tables.MEMBERS.frame(rows)
+
+    return write
+
+
+def scored(engine, members):
+    """A chunk after it scored the members."""
+    made = Chunk(ID, engine, SETTINGS, PARAMETERS, torch.device("cpu"), Stopwatch())
+    made.score(members)
+    return made
+
+
+def names_of(rows):
+    return [Path(row["path"]).stem for row in rows]
+
+
+def failed(made):
+    return {Path(r["path"]).stem: (r["stage"], r["reason"]) for r in made.rows["failures"]}
+
+
+def batches_of(made):
+    return [(m["batch"], m["split"], m["n_structures"], m["outcome"]) for m in made.rows["memory"]]
+
+
+def check_scores(made, members, without=""):
+    """Every member but those named has its own energies, once, in the order of the members."""
+    expected = [name for name in names_of(members.to_dict("records")) if name not in without]
+    for table in ("scores", "scores_unweighted"):
+        assert names_of(made.rows[table]) == expected
+    for row, plain in zip(made.rows["scores"], made.rows["scores_unweighted"], strict=True):
+        n_residues = ord(Path(row["path"]).stem) - ord("a") + 2
+        atoms = [s for s in UBIQUITIN if s.startswith("ATOM") and int(s[22:26]) <= n_residues]
+        coords = np.array([[float(s[k : k + 8]) for k in (30, 38, 46)] for s in atoms])
+        energies = energies_of(coords)
+        # Energies are float64 here; only the order of the summation may differ.
+        for i, name in enumerate(FakeEngine.score_types):
+            assert plain[name] == pytest.approx(energies[i], rel=1e-12)
+            assert row[name] == plain[name] * FakeEngine.weights[i]
+        for name in set(tables.SCORE_TYPES) - set(FakeEngine.score_types):
+            assert (row[name], plain[name]) == (0.0, 0.0)
+        total = 2 * energies[0] + energies[1] + 0.25 * energies[2]
+        assert row["total"] == pytest.approx(total, rel=1e-12)
+        assert plain["total"] == row["total"]
+        assert (row["n_residues"], row["n_atoms"]) == (n_residues, len(atoms))
+        assert (row["chunk"], row["engine"], row["hydrogens"]) == (ID, "fake", "keep")
+        assert row["parameters_id"] == PARAMETERS.id
+        assert row["notes"] == f"atoms_built={n_residues}"
+
+
+def test_batches_are_scored_as_planned(members):
+    engine, rows = FakeEngine(), members(5, batches=[1, 0, 1, 0, 2])
+    made = scored(engine, rows)
+    assert engine.batches == [["b", "d"], ["a", "c"], ["e"]]
+    check_scores(made, rows.sort_values("batch", kind="stable"))
+    assert failed(made) == {}
+    assert batches_of(made) == [(0, 0, 2, "scored"), (1, 0, 2, "scored"), (2, 0, 1, "scored")]
+    measured = made.rows["memory"][0]
+    assert (measured["engine"], measured["device"]) == ("fake", "cpu")
+    assert measured["max_atoms"] == max(r["n_atoms"] for r in made.rows["scores"][:2])
+    assert 0 < measured["host_rss_bytes"] <= measured["host_peak_rss_bytes"]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY)
+@pytest.mark.parametrize("moment", ["on_stack", "on_score"])
+def test_a_batch_that_does_not_fit_is_halved_until_it_does(members, error, moment):
+    rows = members(7, batches=[0] * 6 + [1])
+    made = scored(FakeEngine(**{moment: raising(error, lambda names: len(names) > 2)}), rows)
+    check_scores(made, rows)
+    assert failed(made) == {}
+    # 6 -> 3 and 3; each 3 -> 1 and 2. The next batch starts anew.
+    half = [(0, 1, 3, "too_large"), (0, 2, 1, "scored"), (0, 2, 2, "scored")]
+    assert batches_of(made) == [(0, 0, 6, "too_large"), *half, *half, (1, 0, 1, "scored")]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY)
+def test_one_structure_too_large_alone_costs_no_other_its_score(members, error):
+    rows = members(5)
+    made = scored(FakeEngine(on_score=raising(error, lambda names: "d" in names)), rows)
+    check_scores(made, rows, without="d")
+    assert failed(made) == {"d": ("score", "too_large")}
+    message = made.rows["failures"][0]["message"]
+    predicted = made.rows["memory"][-2]["predicted_bytes"]
+    assert message.startswith(rows["path"][3])
+    assert f"{predicted:,} bytes" in message
+    assert batches_of(made) == [
+        *((0, 0, 5, "too_large"), (0, 1, 2, "scored"), (0, 1, 3, "too_large")),
+        *((0, 2, 1, "scored"), (0, 2, 2, "too_large")),
+        *((0, 3, 1, "too_large"), (0, 3, 1, "scored")),
+    ]
+
+
+@pytest.mark.parametrize("error", [ValueError("odd pose"), RuntimeError("shape\nmismatch")])
+def test_one_structure_that_breaks_the_engine_costs_no_other_its_score(members, error):
+    rows = members(6, batches=[0, 0, 0, 0, 1, 1])
+    made = scored(FakeEngine(on_score=raising(error, lambda names: "b" in names)), rows)
+    check_scores(made, rows, without="b")
+    assert failed(made) == {"b": ("score", "engine_error")}
+    message = made.rows["failures"][0]["message"]
+    kind = type(error).__name__
+    assert message == f"{rows['path'][1]}: {kind}: {error}".replace("\n", " | ")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_an_energy_that_is_not_finite_is_a_failure(members, value):
+    engine, rows = FakeEngine(), members(3)
+    engine.not_finite["b"] = (1, value)
+    made = scored(engine, rows)
+    check_scores(made, rows, without="b")
+    assert failed(made) == {"b": ("score", "not_finite")}
+    assert made.rows["failures"][0]["message"] == f"{rows['path'][1]}: fa_ljatr not finite"
+    assert batches_of(made) == [(0, 0, 3, "scored")]
+
+
+def test_what_changed_since_the_plan_is_a_failure(members):
+    rows = members(6)
+    paths = list(map(Path, rows["path"]))
+    paths[0].write_text(paths[0].read_text().replace("MET", "ALA", 1))
+    paths[1].unlink()
+    paths[3].write_text("")
+    rows.loc[5, "model"] = 2
+    made = scored(FakeEngine(), rows)
+    check_scores(made, rows, without="abdf")
+    expected = {"a": "changed", "b": "unreadable", "f": "no_such_model"}
+    found = failed(made)
+    assert found.pop("d")[1] in ("changed", "unreadable")  # it is both
+    assert found == {name: ("prepare", reason) for name, reason in expected.items()}
+
+
+def test_a_pose_that_cannot_be_built_is_a_failure_and_empty_batches_are_not_scored(members):
+    error = StructureError("unsupported_chemistry", "no such atom", "write to us")
+    engine = FakeEngine(on_prepare=raising(error, lambda names: names[0] in "ac"))
+    rows = members(4, batches=[0, 1, 0, 1])
+    made = scored(engine, rows)
+    check_scores(made, rows, without="ac")
+    assert engine.batches == [["b", "d"]]
+    row = made.rows["failures"][0]
+    found = [row[k] for k in ("structure_id", "stage", "reason", "message", "remedy")]
+    assert found == ["in/a", "prepare", "unsupported_chemistry", "no such atom", "write to us"]
+    assert batches_of(made) == [(1, 0, 2, "scored")]
+
+
+def test_paths_are_unescaped_and_rows_keep_them_escaped(members, tmp_path):
+    rows = members(1)
+    odd = tmp_path / "tab\there\udce9.pdb"
+    odd.write_bytes(Path(rows["path"][0]).read_bytes())
+    rows.loc[0, ["path", "structure_id"]] = tables.escape(str(odd)), r"in/a\tb"
+    made = scored(FakeEngine(), rows)
+    (row,) = made.rows["scores"]
+    assert (row["path"], row["structure_id"]) == (tables.escape(str(odd)), r"in/a\tb")
+
+
+@pytest.mark.parametrize(
+    ("error", "moment"),
+    [
+        (RunError("of other parameters"), "on_score"),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), "on_score"),
+        (RuntimeError("CUDA error: unspecified launch failure"), "on_prepare"),
+    ],
+)
+def test_what_concerns_all_ends_the_chunk(members, error, moment):
+    """A lost CUDA context or a wrong run would else be the failure of every structure."""
+    with pytest.raises(type(error), match=str(error)):
+        scored(FakeEngine(**{moment: raising(error, lambda names: True)}), members(3))
+
+
+def test_poses_of_other_parameters_end_the_chunk(members):
+    engine = FakeEngine()
+    engine.parameters_id = "f" * 12
+    with pytest.raises(RunError, match=f"{PARAMETERS.id}.*{'f' * 12}"):
+        scored(engine, members(3))
+
+
+def test_a_batch_is_let_go_before_the_next(members, monkeypatch):
+    """Also one that failed: else its memory is missing where its halves need it."""
+    monkeypatch.setattr(chunk.log, "disabled", True)  # pytest keeps records, with tracebacks
+    alive, before = [], []
+
+    class Watched(FakeEngine):
+        def stack(self, batch):
+            alive.extend(len(batch) for stack in before if stack() is not None)
+            stacked = super().stack(batch)
+            before.append(weakref.ref(stacked))
+            return stacked
+
+    def fault(names):
+        if len(names) > 1:  # raised anew: an error that is kept keeps what it passed through
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    made = scored(Watched(on_score=fault), members(6, batches=[0] * 4 + [1, 1]))
+    assert len(made.rows["scores"]) == 6
+    assert (len(before), alive) == (10, [])
+
+
+def test_done_vouches_for_what_is_written(members, tmp_path):
+    engine, rows = FakeEngine(), members(4, batches=[0, 0, 1, 1])
+    engine.not_finite["b"] = (0, np.nan)
+    made = scored(engine, rows)
+    folder = tmp_path / "chunks" / ID
+    made.write(folder)
+    done = json.loads((folder / "done.json").read_text())
+    names = {table.name for table in tables.CHUNK_TABLES}
+    assert {p.name for p in folder.iterdir()} == {"done.json", *(f"{n}.parquet" for n in names)}
+    frames = {
+        table.name: tables.read_parquet(folder / f"{table.name}.parquet", table)
+        for table in tables.CHUNK_TABLES
+    }
+    assert done["rows"] == {name: len(frame) for name, frame in frames.items()}
+    assert done["rows"] == {"memory": 2, "timing": 1, "failures": 1} | dict.fromkeys(
+        ("scores", "scores_unweighted"), 3
+    )
+    hashes = {name: tables.file_sha256(folder / f"{name}.parquet") for name in names}
+    assert (done["sha256"], done["chunk"]) == (hashes, ID)
+    assert done["fingerprint"] == provenance.fingerprint(SETTINGS, PARAMETERS.id)
+    for row, found in zip(made.rows["scores"], frames["scores"].to_dict("records"), strict=True):
+        assert found == row
+    timing = frames["timing"].iloc[0]
+    assert (timing["chunk"], timing["n_scored"], timing["n_failed"]) == (ID, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "retry"),
+    [(None, False), (MemoryError(), True), (ValueError("odd"), False), ("file", True)],
+)
+def test_done_says_whether_another_try_may_help(members, tmp_path, error, retry):
+    rows = members(2)
+    if error == "file":
+        Path(rows["path"][0]).unlink()
+        error = None
+    fault = raising(error, lambda names: "a" in names) if error else None
+    scored(FakeEngine(on_score=fault), rows).write(tmp_path / ID)
+    assert json.loads((tmp_path / ID / "done.json").read_text())["retry"] is retry
+
+
+def test_an_interrupted_write_leaves_nothing_that_vouches(members, tmp_path, monkeypatch):
+    made = scored(FakeEngine(), members(2))
+    made.write(tmp_path / ID)
+
+    def disk_full(path, table, frame):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(tables, "write_parquet", disk_full)
+    with pytest.raises(OSError, match="disk full"):
+        made.write(tmp_path / ID)
+    assert not (tmp_path / ID / "done.json").exists()
+
+
+def test_a_run_reads_the_plan_and_accounts_for_its_time(members, tmp_path, monkeypatch):
+    monkeypatch.setattr(chunk, "TmolEngine", lambda parameters, settings, device: FakeEngine())
+    tables.write_json(tmp_path / "parameters.json", PARAMETERS.__dict__)
+    plan = {"parameters_id": PARAMETERS.id, "settings": SETTINGS, "config": {"device": "cpu"}}
+    tables.write_json(tmp_path / "run.json", plan)
+    tables.write_tsv(tmp_path / "m.tsv", members(3))
+    files = [str(tmp_path / name) for name in ("m.tsv", "run.json", "parameters.json", ID)]
+    threads, before = torch.get_num_threads(), time.time() - 100
+    try:
+        chunk.run(*files, device="cpu", threads=1, started_at=before)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(threads)
+    scores = tables.read_parquet(tmp_path / ID / "scores.parquet", tables.SCORES)
+    assert names_of(scores.to_dict("records")) == ["a", "b", "c"]
+    timing = tables.read_parquet(tmp_path / ID / "timing.parquet", tables.TIMING).iloc[0]
+    assert (timing["device"], timing["threads"], timing["started_at"]) == ("cpu", 1, before)
+    # The process began 100 s ago: what was before the stopwatch is start-up. All of the time
+    # is in one of the parts, but for what follows the last lap (milliseconds).
+    assert 100 <= timing["startup_seconds"] < 130
+    parts = [name for name in tables.TIMING.columns if name.endswith("_seconds")]
+    assert sum(timing[parts]) == pytest.approx(timing["ended_at"] - before, abs=1)
+    plan["parameters_id"] = "f" * 12
+    tables.write_json(tmp_path / "run.json", plan)
+    with pytest.raises(RunError, match=rf"{PARAMETERS.id}.*{'f' * 12}"):
+        chunk.run(*files, device="cpu", threads=1, started_at=before)
+
+
+def test_the_stopwatch_counts_each_second_once(monkeypatch):
+    now = iter([10.0, 11.0, 13.0, 16.0])
+    monkeypatch.setattr(chunk.time, "perf_counter", lambda: next(now))
+    watch = Stopwatch()
+    for part in ("a", "b", "a"):
+        watch.lap(part)
+    assert watch.seconds == Counter(a=4.0, b=2.0)
