@@ -31,4 +31,5 @@ rule all:
 
 
 onsuccess:
-    print(provenance.summary(Path(rules.merge.output.run).parent))
+    if Path(rules.merge.output.run).is_file():
+        print(provenance.summary(Path(rules.merge.output.run).parent))
