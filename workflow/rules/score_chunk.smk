@@ -1,12 +1,13 @@
 # One chunk, one process, one GPU.
 #
 # A chunk's id comes from its content, the settings and the parameters, so a finished chunk
-# stays valid when the plan is made anew: hence `ancient`.
+# stays valid when the plan is made anew: hence `ancient`. (It marks the object it is given:
+# `rules.plan.output` would be ancient for every other rule too.)
 rule score_chunk:
     input:
         members=ancient(f"{RESULTS}/plan/members/{{chunk}}.tsv"),
-        plan=ancient(rules.plan.output.run),
-        parameters=ancient(rules.parameters.output[0]),
+        plan=ancient(f"{RESULTS}/plan/run.json"),
+        parameters=ancient(f"{RESULTS}/parameters/parameters.json"),
     output:
         scores=f"{RESULTS}/chunks/{{chunk}}/scores.parquet",
         scores_unweighted=f"{RESULTS}/chunks/{{chunk}}/scores_unweighted.parquet",
