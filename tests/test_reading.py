@@ -95,3 +95,13 @@ def test_damaged_files_end_in_a_structure_or_a_reason(tmp_path, name):
     # Both ways out are taken, and more reasons than one: the damage reaches the policy.
     assert ended["structure"] >= 20
     assert len(ended) >= 4, ended
+
+
+def test_an_error_that_nobody_thought_of_is_the_failure_of_its_file(tmp_path, plain, monkeypatch):
+    def fail(*_):
+        raise ZeroDivisionError("odd")
+
+    monkeypatch.setattr("tmol_plugin.policy._check_atoms", fail)
+    with pytest.raises(StructureError, match=r"x\.pdb: ZeroDivisionError: odd") as caught:
+        read(tmp_path / "x.pdb", "\n".join(plain).encode())
+    assert caught.value.reason == "unreadable"

@@ -62,6 +62,7 @@ def run(
             f"{parameters_file} has parameters {parameters.id}, the plan is for"
             f" {plan['parameters_id']}; plan again"
         )
+    import tmol  # noqa: F401 - here, so that its seconds count as start-up
     import torch
 
     torch.set_num_threads(threads)

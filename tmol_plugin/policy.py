@@ -14,7 +14,7 @@ import numpy as np
 from tmol_plugin import chemistry
 from tmol_plugin.errors import StructureError
 from tmol_plugin.models import Model
-from tmol_plugin.reading import Source
+from tmol_plugin.reading import Source, reasoned
 from tmol_plugin.structure import Residue, Structure
 
 SAME_POINT_ANGSTROM = 0.01  # two atoms nearer than this are at one point
@@ -46,6 +46,11 @@ def read_structure(source: Source, model: int, policy: Policy) -> Structure:
             and the residues, if the structure cannot be scored under the policy.
     """
     read = source.read(model)
+    with reasoned(source.path):
+        return _under_policy(source, read, policy)
+
+
+def _under_policy(source: Source, read: Model, policy: Policy) -> Structure:
     notes = Counter(waters_dropped=read.n_waters)
     residues, unrecognized = [], {}
     for site in range(len(read.sites)):

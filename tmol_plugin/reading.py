@@ -5,13 +5,13 @@ that repeated, descending or missing numbers and insertion codes cannot join or 
 residues. What the file called a residue is kept for messages.
 """
 
-import functools
 import gzip
 import hashlib
 import logging
 import os
 import stat
 import zlib
+from contextlib import contextmanager
 
 from tmol_plugin.errors import StructureError
 from tmol_plugin.mmcif import AtomSite, atom_block, read_cif
@@ -21,24 +21,19 @@ from tmol_plugin.pdb import models_of, read_pdb
 log = logging.getLogger(__name__)
 
 
-def _reasoned(function):
+@contextmanager
+def reasoned(path: str):
     """Errors that nobody thought of become `unreadable`: one file must not cost the others."""
-
-    @functools.wraps(function)
-    def guarded(self, *arguments):
-        try:
-            return function(self, *arguments)
-        except StructureError:
-            raise
-        except MemoryError as error:
-            words = f"{self.path}: out of memory while reading it"
-            raise StructureError("too_large", words) from error
-        except Exception as error:
-            log.warning("%s", self.path, exc_info=error)
-            words = f"{self.path}: {type(error).__name__}: {error}"
-            raise StructureError("unreadable", words) from error
-
-    return guarded
+    try:
+        yield
+    except StructureError:
+        raise
+    except MemoryError as error:
+        words = f"{path}: out of memory while reading it"
+        raise StructureError("too_large", words) from error
+    except Exception as error:
+        log.warning("%s", path, exc_info=error)
+        raise StructureError("unreadable", f"{path}: {type(error).__name__}: {error}") from error
 
 
 class Source:
@@ -48,9 +43,12 @@ class Source:
         StructureError: `unreadable`, with what the file holds instead of a structure.
     """
 
-    @_reasoned
     def __init__(self, path: str):
         self.path = path
+        with reasoned(path):
+            self._open(path)
+
+    def _open(self, path: str) -> None:
         try:
             if not stat.S_ISREG(os.stat(path).st_mode):
                 raise StructureError("unreadable", f"{path}: not a file")
@@ -86,7 +84,6 @@ class Source:
                 )
             self.models = list(self._lines)
 
-    @_reasoned
     def read(self, number: int) -> Model:
         """The atoms of one model; raises StructureError, naming file and line or atom."""
         if number not in self.models:
@@ -95,9 +92,10 @@ class Source:
                 f"{self.path}: no model {number}; it has {len(self.models)}:"
                 f" {', '.join(map(str, self.models[:10]))}",
             )
-        if self._block is not None:
-            return read_cif(self.path, self._block, self._model_of[number])
-        return read_pdb(self.path, self._lines[number])
+        with reasoned(self.path):
+            if self._block is not None:
+                return read_cif(self.path, self._block, self._model_of[number])
+            return read_pdb(self.path, self._lines[number])
 
 
 def _decompressed(path: str, data: bytes) -> bytes:
