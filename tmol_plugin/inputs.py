@@ -24,7 +24,6 @@ _NOT_HIDDEN = re.compile(r"(?!\.)")
 _WILDCARD = re.compile(r"[*?[]")
 _KEY = ("structure_id", "path", "model")
 _KEEP_SECONDS = 30 * 24 * 3600
-_RECORD = "manifests.json"  # which manifests of a folder are current
 _MANIFEST_HEADER = b"structure_id\tpath\tmodel\tsize\tctime_ns\textra\n"
 _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _UNESCAPES = {escaped: plain for plain, escaped in _ESCAPES.items()}
@@ -45,10 +44,12 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifests:
-    """Paths of the manifest of all rows, and of each shard's by the shard's name ("03of16")."""
+    """Paths of the manifest of all rows, of each shard's by the shard's name ("03of16"), and
+    of the record of them all, which `load_manifests` reads."""
 
     all: str
     shards: dict[str, str]
+    record: str
 
 
 def list_structures(
@@ -274,25 +275,27 @@ def prepare_manifests(rows: list[Row], per_job: int, folder: Path) -> Manifests:
 
     width = len(str(n_shards))
     names = [f"{i:0{width}}of{n_shards}" for i in range(n_shards)]
-    manifests = Manifests(
-        write("all", lines), {name: write("shard", own) for name, own in zip(names, shards)}
-    )
-    _write(Path(folder, _RECORD), json.dumps([manifests.all, manifests.shards]).encode())
-    current = {manifests.all, *manifests.shards.values()}
+    listed = write("all", lines), {name: write("shard", own) for name, own in zip(names, shards)}
+    data = json.dumps(listed).encode()
+    record = Path(folder, f"manifests-{hashlib.sha256(data).hexdigest()[:16]}.json")
+    if not record.is_file():
+        _write(record, data)
+    manifests = Manifests(*listed, record.as_posix())
+    current = {manifests.all, *manifests.shards.values(), manifests.record}
     # Not at once: this is also done for a dry run, while a run may use what it listed.
     outdated = time.time() - _KEEP_SECONDS
-    for path in Path(folder).glob("*.tsv"):
+    for path in Path(folder).glob("*-*.*"):
         if path.as_posix() not in current and path.stat().st_mtime < outdated:
             path.unlink(missing_ok=True)
     return manifests
 
 
-def load_manifests(folder: Path) -> Manifests:
-    """The manifests that `prepare_manifests` wrote last; RunError if there are none."""
+def load_manifests(record: str) -> Manifests:
+    """The manifests that a record is of; RunError if it is none."""
     try:
-        return Manifests(*json.loads(Path(folder, _RECORD).read_bytes()))
+        return Manifests(*json.loads(Path(record).read_bytes()), record)
     except (OSError, ValueError, TypeError) as error:
-        raise RunError(f"{folder}: holds no manifests ({error}); start the run again") from error
+        raise RunError(f"{record}: is no record of manifests ({error}); run again") from error
 
 
 def write_manifest(path: str | Path, rows: list[Row]) -> None:

@@ -28,12 +28,16 @@ def list_inputs():
     per_job = CONFIG["scan"]["structures_per_job"]
     key = tables.digest([CONFIG["structures"], RESULTS, per_job])
     folder = Path(".snakemake/tmol_plugin") / key
+    # The jobs of a run on a cluster parse this file too. They take the list that their main
+    # process made, whatever else was listed since (by a dry run, say).
+    handed_down = f"TMOL_PLUGIN_MANIFESTS_{key}"
     try:
-        # The jobs of a run on a cluster parse this file too: they take the main process's list.
-        if not workflow.is_main_process:
-            return inputs.load_manifests(folder)
+        if not workflow.is_main_process and handed_down in os.environ:
+            return inputs.load_manifests(os.environ.get(handed_down))
         rows = inputs.list_structures(CONFIG["structures"], reserved=tables.RESERVED_COLUMNS)
-        return inputs.prepare_manifests(rows, per_job, folder)
+        listed = inputs.prepare_manifests(rows, per_job, folder)
+        os.environ.update({handed_down: listed.record})
+        return listed
     except RunError as error:
         raise WorkflowError(str(error)) from error
 
@@ -42,6 +46,11 @@ def option(name, value):
     """A command line option with its values quoted; nothing if there is no value."""
     values = value if isinstance(value, list) else [value]
     return " ".join([f"--{name}", *map(shlex.quote, values)]) if values else ""
+
+
+def attempts(retries):
+    """Retries of a rule. A job of a cluster has none: its main process retries it."""
+    return retries if workflow.is_main_process else 0
 
 
 def planned_chunks(wildcards):

@@ -15,7 +15,7 @@ rule merge:
         f"{RESULTS}/logs/merge.log",
     benchmark:
         f"{RESULTS}/benchmarks/merge.tsv"
-    retries: 1
+    retries: attempts(1)
     conda:
         "../../envs/cpu.yaml"
     threads: 1

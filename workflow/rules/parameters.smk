@@ -8,7 +8,7 @@ rule parameters:
         f"{RESULTS}/logs/parameters.log",
     benchmark:
         f"{RESULTS}/benchmarks/parameters.tsv"
-    retries: 1
+    retries: attempts(1)
     conda:
         "../../envs/cpu.yaml"
     threads: 1

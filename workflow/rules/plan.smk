@@ -12,7 +12,7 @@ checkpoint plan:
         f"{RESULTS}/logs/plan.log",
     benchmark:
         f"{RESULTS}/benchmarks/plan.tsv"
-    retries: 1
+    retries: attempts(1)
     conda:
         "../../envs/cpu.yaml"
     threads: 1

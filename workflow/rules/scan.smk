@@ -6,7 +6,7 @@ rule scan:
         f"{RESULTS}/logs/scan/{{shard}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/scan/{{shard}}.tsv"
-    retries: 1
+    retries: attempts(1)
     conda:
         "../../envs/cpu.yaml"
     threads: 1

@@ -19,7 +19,7 @@ rule score_chunk:
         f"{RESULTS}/logs/score_chunk/{{chunk}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/score_chunk/{{chunk}}.tsv"
-    retries: 2
+    retries: attempts(2)
     conda:
         "../../envs/cpu.yaml"
     threads: CONFIG["threads"]
