@@ -283,6 +283,20 @@ def test_declared_disulfides_are_carried(read):
     assert structure.to_cif().count("disulf") == 3
 
 
+def test_a_declared_bond_beside_the_polymer_is_carried(read):
+    """LINK between side chains of neighbours is a bond of its own; along the chain it is not."""
+
+    def link(first, second):
+        (one, name, number), (other, its, next_number) = first, second
+        return f"LINK        {one:<4} {name} A{number:4d}                {other:<4} {its} A{next_number:4d}"
+
+    lines = ubiquitin()
+    along = link((" C", "MET", 1), (" N", "GLN", 2))
+    beside = link((" SD", "MET", 1), (" NE2", "GLN", 2))
+    assert read([along, *lines]).bonds == []
+    assert read([along, beside, *lines]).bonds == [((0, "SD"), (1, "NE2"), "covale")]
+
+
 def test_a_minimal_cif_is_enough(read):
     """No occupancy, no auth ids, no entity tables: label ids and occupancy 1."""
     plain = read(ubiquitin())

@@ -298,7 +298,14 @@ def _declared_bonds(read: Model, residues: list[Residue], chain_of: list[int]):
             kind = "disulf"
         else:
             kind = "covale"
-            if second[0] == first[0] + 1 and chain_of[first[0]] == chain_of[second[0]]:
+            if _is_along_the_polymer(residues, chain_of, first, second):
                 continue
         bonds[first, second] = kind
     return [(first, second, kind) for (first, second), kind in bonds.items()]
+
+
+def _is_along_the_polymer(residues, chain_of, first: tuple[int, str], second: tuple[int, str]):
+    """Whether a bond is the one that joins a residue of a polymer to the next."""
+    (i, up), (j, down) = first, second
+    links = [chemistry.LINK_ATOMS.get(residues[k].name, ("C", "N")) for k in (i, j)]
+    return j == i + 1 and chain_of[i] == chain_of[j] and (up, down) == (links[0][0], links[1][1])
