@@ -164,10 +164,9 @@ def _extended_database(ligand_params, wanted, seed):
             raise RunError(f"ligand_params: TMol refuses {ligand_params}: {error}") from error
     for name, examples in wanted.items():
         failed[name] = "no structure that holds it could be read"
+        # From each, also once the name is known: they may be bonded to other residues.
         for path, model in examples:
-            if name not in _classes(database):
-                database, why = _prepare(database, name, path, model, seed)
-                failed[name] = why
+            database, failed[name] = _prepare(database, name, path, model, seed)
         if name in _classes(database):
             del failed[name]
     return base, database, failed
