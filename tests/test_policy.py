@@ -292,9 +292,41 @@ def test_a_declared_bond_beside_the_polymer_is_carried(read):
 
     lines = ubiquitin()
     along = link((" C", "MET", 1), (" N", "GLN", 2))
-    beside = link((" SD", "MET", 1), (" NE2", "GLN", 2))
+    beside = link((" O", "MET", 1), (" N", "GLN", 2))  # 2.2 angstrom apart
+    far = link((" SD", "MET", 1), (" NE2", "GLN", 2))
     assert read([along, *lines]).bonds == []
-    assert read([along, beside, *lines]).bonds == [((0, "SD"), (1, "NE2"), "covale")]
+    structure = read([along, beside, far, *lines])
+    assert structure.bonds == [((0, "O"), (1, "N"), "covale")]
+    assert structure.notes["declared_bonds_ignored"] == 1
+
+
+def test_a_phosphate_is_missing_only_inside_a_chain(read):
+    """1lcd: its DNA chains begin without a phosphate, and with residue 1."""
+    first_model = (STRUCTURES / "1lcd.pdb").read_text().partition("ENDMDL")[0].splitlines()
+    dna = [
+        s for s in first_model if s[:4] == "ATOM" and s[17:20].strip() in ("DA", "DC", "DG", "DT")
+    ]
+    assert len(read(dna).residues) == 22
+    sites = sorted({s[21:26] for s in dna})
+    inside = sites[4]
+    without = [
+        s for s in dna if not (s[21:26] == inside and s[12:16].strip() in ("P", "OP1", "OP2"))
+    ]
+    error = failure(read, without)
+    assert (error.reason, "lacks P OP1 OP2" in error.message) == ("missing_atoms", True)
+    only_p = [s for s in dna if not (s[21:26] == inside and s[12:16].strip() == "P")]
+    assert failure(read, only_p).message.endswith("lacks P")
+    gap = [s for s in without if s[21:26] != sites[3]]
+    assert len(read(gap).residues) == 21
+
+
+def test_a_metal_inside_a_chain_is_counted_as_its_end(read):
+    lines = ubiquitin()
+    half = len(ubiquitin(1, 3))
+    metal = f"HETATM  999 ZN    ZN A 200    {90:8.3f}{90:8.3f}{90:8.3f}  1.00  0.00          ZN"
+    structure = read([*lines[:half], metal, *lines[half:]])
+    assert structure.chain_of == [0] * 3 + [1] + [2] * 3
+    assert structure.notes["chain_ends_within_bonding_distance"] == 1
 
 
 def test_a_minimal_cif_is_enough(read):

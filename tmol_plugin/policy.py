@@ -20,6 +20,8 @@ from tmol_plugin.structure import Residue, Structure
 SAME_POINT_ANGSTROM = 0.01  # two atoms nearer than this are at one point
 BREAK_ANGSTROM = 2.4  # TMol: polymer residues further apart than this are not bonded
 OXT_BOND_ANGSTROM = (1.0, 2.0)  # where OXT may stand from C; the bond is 1.25
+_ACROSS_PHOSPHATE_ANGSTROM = 3.5  # O3' to O5' through one phosphorus; it is 2.5 there
+_DECLARED_ANGSTROM = 3.0  # a covalent bond declared over more than this is none; S-S is 2.05
 _BONDED_ANGSTROM = 2.0  # a residue of unknown chemistry nearer than this is bonded
 
 
@@ -80,7 +82,7 @@ def _under_policy(source: Source, read: Model, policy: Policy) -> Structure:
     missing = _missing_atoms(source.path, residues, policy, notes)
     chain_of, number_of = _chains(residues, notes)
     _check_oxt(source.path, residues, chain_of)
-    bonds = _declared_bonds(read, residues, chain_of)
+    bonds = _declared_bonds(read, residues, chain_of, notes)
     return Structure(
         *(source.path, source.sha256, residues, chain_of, number_of, bonds, missing),
         unrecognized=sorted(unrecognized) if policy.defer_unrecognized else [],
@@ -193,6 +195,7 @@ def _missing_atoms(path, residues, policy: Policy, notes: Counter) -> dict[int, 
         expected = chemistry.HEAVY_ATOMS.get(residue.name)
         if expected is None:
             continue
+        expected += _phosphate_expected(residues, index)
         absent = set(expected).difference(residue.atoms)
         lost = [a for a in chemistry.BACKBONE_ATOMS[residue.name] if a in absent]
         if lost:
@@ -208,9 +211,29 @@ def _missing_atoms(path, residues, policy: Policy, notes: Counter) -> dict[int, 
     return missing
 
 
+def _phosphate_expected(residues: list[Residue], index: int) -> tuple[str, ...]:
+    """The phosphate's atoms, if a nucleotide has any of them or is bonded to the one before.
+
+    Without them it may begin a chain, or follow a gap: O5' is then far from the O3' before.
+    """
+    residue = residues[index]
+    if residue.name not in chemistry.NUCLEOTIDES:
+        return ()
+    if not set(chemistry.PHOSPHATE).isdisjoint(residue.atoms):
+        return chemistry.PHOSPHATE
+    before = residues[index - 1] if index else None
+    if before is None or before.segment != residue.segment:
+        return ()
+    end, start = before.position("O3'"), residue.position("O5'")
+    if end is None or start is None or np.linalg.norm(start - end) > _ACROSS_PHOSPHATE_ANGSTROM:
+        return ()
+    return chemistry.PHOSPHATE
+
+
 def _chains(residues: list[Residue], notes: Counter) -> tuple[list[int], list[int]]:
     """Chain and number of each residue; a residue that no polymer holds has its own chain."""
     chain_of, number_of, chain, number = [], [], -1, 0
+    polymer = None  # the last residue that is one of a polymer for certain
     for index, residue in enumerate(residues):
         before = residues[index - 1] if index else None
         joined = before is not None and before.segment == residue.segment
@@ -221,12 +244,14 @@ def _chains(residues: list[Residue], notes: Counter) -> tuple[list[int], list[in
             joined = joined and not metal and _touch(before, residue)
         else:
             gap = _link_distance(before, residue)
-            bonded = gap is not None and gap <= BREAK_ANGSTROM
-            if joined and gap is not None and not bonded:
+            if joined and gap is not None and gap > BREAK_ANGSTROM:
                 notes["chain_breaks"] += 1
                 number += 1
-            elif bonded and not joined:
+        if not _is_loose(residue):
+            gap = _link_distance(polymer, residue) if polymer and not joined else None
+            if gap is not None and gap <= BREAK_ANGSTROM:
                 notes["chain_ends_within_bonding_distance"] += 1
+            polymer = residue
         chain += not joined
         number += 1
         chain_of.append(chain)
@@ -277,7 +302,7 @@ def _check_oxt(path: str, residues: list[Residue], chain_of: list[int]) -> None:
                 )
 
 
-def _declared_bonds(read: Model, residues: list[Residue], chain_of: list[int]):
+def _declared_bonds(read: Model, residues: list[Residue], chain_of: list[int], notes: Counter):
     """Declared bonds between residues that are scored, except those along the polymer."""
     index_of = {residue.site: index for index, residue in enumerate(residues)}
     bonds = {}
@@ -294,6 +319,10 @@ def _declared_bonds(read: Model, residues: list[Residue], chain_of: list[int]):
         names = {residues[index].name for index, _ in ends}
         if names & chemistry.METALS:
             kind = "metalc"
+        elif _distance(residues, first, second) > _DECLARED_ANGSTROM:
+            # Designs keep headers of the numbering they had.
+            notes["declared_bonds_ignored"] += 1
+            continue
         elif names == {"CYS"} and first[1] == second[1] == "SG":
             kind = "disulf"
         else:
@@ -309,3 +338,8 @@ def _is_along_the_polymer(residues, chain_of, first: tuple[int, str], second: tu
     (i, up), (j, down) = first, second
     links = [chemistry.LINK_ATOMS.get(residues[k].name, ("C", "N")) for k in (i, j)]
     return j == i + 1 and chain_of[i] == chain_of[j] and (up, down) == (links[0][0], links[1][1])
+
+
+def _distance(residues: list[Residue], first: tuple[int, str], second: tuple[int, str]) -> float:
+    ends = [residues[index].position(atom) for index, atom in (first, second)]
+    return float(np.linalg.norm(ends[0] - ends[1]))
