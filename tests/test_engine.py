@@ -3,13 +3,20 @@
 import gzip
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from direct_tmol import energies as energies_by_tmol_alone
 
-from tmol_plugin.engine import Prepared, TmolEngine, check_parameters, explain
+from tmol_plugin.engine import (
+    Prepared,
+    TmolEngine,
+    _ligand_heavy_atoms_built,
+    check_parameters,
+    explain,
+)
 from tmol_plugin.errors import RunError, StructureError
 from tmol_plugin.parameters import Parameters
 from tmol_plugin.policy import Policy, read_structure
@@ -300,3 +307,18 @@ def test_labels_are_the_files_where_tmol_names_residues(piece):
     message = explain(ValueError(words), structure).message
     # 184 and 184A are A:5 and A:6 for TMol; A:16, B:6 and A:60 are no residues of it.
     assert message.endswith("A:180/CA A:184/N A:184A/N A:185/N A:16/C B:6 3A:6 A:60")
+
+
+def test_heavy_atoms_that_tmol_built_in_a_ligand_are_counted():
+    """GLX has C1, O1, OXT and H1, of which the file gave C1: O1 was built, OXT ends a chain."""
+    atoms = [SimpleNamespace(name=n, atom_type=n[0]) for n in ("C1", "O1", "OXT", "H1")]
+    kind = SimpleNamespace(atoms=atoms, atom_aliases=[])
+    elements = [SimpleNamespace(name=n, element=n) for n in "COH"]
+    packed = SimpleNamespace(
+        active_block_types=[kind], chem_db=SimpleNamespace(atom_types=elements)
+    )
+    pose = SimpleNamespace(packed_block_types=packed, block_type_ind=np.zeros((1, 2), int))
+    given = SimpleNamespace(name="GLX", atoms=["C1"])
+    assert _ligand_heavy_atoms_built({0: given}, pose) == 1
+    known = SimpleNamespace(name="GLY", atoms=["N"])
+    assert _ligand_heavy_atoms_built({0: given, 1: known}, pose) == 1

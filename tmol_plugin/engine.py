@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tmol_plugin import memory, tables
+from tmol_plugin import chemistry, memory, tables
 from tmol_plugin.device import is_fault
 from tmol_plugin.errors import RunError, StructureError
 from tmol_plugin.parameters import Parameters, load_database, score_function_file
@@ -104,6 +104,7 @@ class TmolEngine:
         n_atoms = int(pose.real_atoms.sum())
         n_residues = int((pose.block_type_ind >= 0).sum())
         notes = _notes(placed, pose, n_atoms)
+        notes["ligand_heavy_atoms_built"] = _ligand_heavy_atoms_built(placed, pose)
         return Prepared(pose, self.parameters_id, n_residues, n_atoms, notes)
 
     def stack(self, batch: list[Prepared]):
@@ -142,6 +143,26 @@ def _placed(structure: Structure, pose) -> dict[int, Residue]:
             f"{structure.path}: TMol left out {', '.join(lost[:20])}{more}",
         )
     return placed
+
+
+def _ligand_heavy_atoms_built(placed: dict[int, Residue], pose) -> int:
+    """Heavy atoms that TMol built in residues beyond its own (OXT, at any chain's end, apart).
+
+    The scan knows no atoms of these; their parameters do, and a component of the same name
+    may have more than the file.
+    """
+    types = pose.packed_block_types.active_block_types
+    element = {kind.name: kind.element for kind in pose.packed_block_types.chem_db.atom_types}
+    built = 0
+    for block, residue in placed.items():
+        if residue.name in chemistry.RECOGNIZED:
+            continue
+        kind = types[int(pose.block_type_ind[0, block])]
+        alias = {atom.alt_name: atom.name for atom in kind.atom_aliases}
+        given = {alias.get(atom, atom) for atom in residue.atoms} | {"OXT"}
+        heavy = (a.name for a in kind.atoms if element[a.atom_type].upper() != "H")
+        built += sum(name not in given for name in heavy)
+    return built
 
 
 def _notes(placed: dict[int, Residue], pose, n_atoms: int) -> dict[str, int | str]:
