@@ -1,1 +1,3 @@
 """Score very many molecular structures with TMol's beta_nov2016 energy function."""
+
+__version__ = "0.1.0"
