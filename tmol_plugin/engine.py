@@ -12,6 +12,7 @@ from tmol_plugin import chemistry, memory, tables
 from tmol_plugin.device import is_fault
 from tmol_plugin.errors import RunError, StructureError
 from tmol_plugin.parameters import Parameters, load_database, score_function_file
+from tmol_plugin.pose import check_parameters
 from tmol_plugin.structure import Residue, Structure
 
 
@@ -192,16 +193,6 @@ def _notes(placed: dict[int, Residue], pose, n_atoms: int) -> dict[str, int | st
                     disulfides.append("-".join(label.split(" ")[0] for label in pair))
     notes["atoms_built"] = n_atoms - given
     return notes | {"disulfides": ",".join(disulfides)}
-
-
-def check_parameters(parameters_id: str, batch: list[Prepared]) -> None:
-    """Refuse poses that were built from another parameter database; names both."""
-    for one in batch:
-        if one.parameters_id != parameters_id:
-            raise RunError(
-                f"a pose built from parameters {one.parameters_id} cannot be scored with"
-                f" parameters {parameters_id}; prepare it again"
-            )
 
 
 # TMol's words -> the reason they amount to. First match counts.
