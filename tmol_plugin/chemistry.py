@@ -157,3 +157,8 @@ def atom_name(residue_name: str, name: str, element: str, written: str = "") -> 
         alias = _ATOM_ALIASES.get((written, name)) or _ATOM_ALIASES.get((residue_name, name))
         return alias or _ATOM_ALIASES.get((None, name), name)
     return name
+
+
+def atom_aliases(residue_name: str, written: str) -> list[str]:
+    """Names that `atom_name` reads as others in a residue that a program called `written`."""
+    return [atom for residue, atom in _ATOM_ALIASES if residue in (None, residue_name, written)]

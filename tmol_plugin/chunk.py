@@ -23,8 +23,8 @@ from tmol_plugin.errors import RETRIED, RunError, StructureError
 from tmol_plugin.parameters import Parameters
 from tmol_plugin.policy import Policy, read_structure
 from tmol_plugin.reading import Source
+from tmol_plugin.residues import Structure
 from tmol_plugin.scan import format_notes
-from tmol_plugin.structure import Structure
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from tmol_plugin.device import is_fault
 from tmol_plugin.errors import RunError, StructureError
 from tmol_plugin.parameters import Parameters, load_database, score_function_file
 from tmol_plugin.pose import check_parameters
-from tmol_plugin.structure import Residue, Structure
+from tmol_plugin.residues import Residue, Structure
 
 
 @dataclass

@@ -10,6 +10,7 @@ import os
 import sys
 import weakref
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -23,7 +24,7 @@ LIBRARY = "libtmol_plugin_cpu.so"
 VARIABLE = "TMOL_PLUGIN_LIBRARY"
 
 _REMEDY = "install the package anew: `pip install .` in its repository, or `make native`"
-_DTYPES = frozenset(map(np.dtype, ("u1", "i4", "i8", "f4", "f8")))
+_DTYPES = frozenset(map(np.dtype, ("u1", "i1", "i4", "i8", "f4", "f8")))
 
 
 class _Array(ctypes.Structure):
@@ -31,6 +32,78 @@ class _Array(ctypes.Structure):
         ("name", ctypes.c_char_p),
         ("data", ctypes.c_void_p),
         ("n_bytes", ctypes.c_int64),
+    )
+
+
+class _Partner(ctypes.Structure):
+    _fields_ = (
+        ("chain", ctypes.c_char * 8),
+        ("atom", ctypes.c_char * 8),
+        ("number", ctypes.c_int32),
+        ("insertion_code", ctypes.c_char),
+    )
+
+
+class _Pdb(ctypes.Structure):
+    _fields_ = (
+        ("not_plain", ctypes.c_char_p),
+        ("begin", ctypes.c_int64),
+        ("end", ctypes.c_int64),
+        ("n_atoms", ctypes.c_int64),
+        ("segments", ctypes.c_void_p),
+        ("n_bonds", ctypes.c_int64),
+        ("bonds", ctypes.c_void_p),
+        ("n_partner_pairs", ctypes.c_int64),
+        ("partners", ctypes.c_void_p),
+    )
+
+
+class _Atoms(ctypes.Structure):
+    _fields_ = (
+        ("n_atoms", ctypes.c_int64),
+        ("atom_names", ctypes.c_void_p),
+        ("residue_names", ctypes.c_void_p),
+        ("chain_ids", ctypes.c_void_p),
+        ("subchains", ctypes.c_void_p),
+        ("segments", ctypes.c_void_p),
+        ("residue_numbers", ctypes.c_void_p),
+        ("insertion_codes", ctypes.c_void_p),
+        ("altlocs", ctypes.c_void_p),
+        ("serials", ctypes.c_void_p),
+        ("occupancies", ctypes.c_void_p),
+        ("positions", ctypes.c_void_p),
+        ("n_bonds", ctypes.c_int64),
+        ("bonds", ctypes.c_void_p),
+        ("n_partner_pairs", ctypes.c_int64),
+        ("partners", ctypes.c_void_p),
+    )
+
+
+# What a preparation counts, in the order of the library's enumeration.
+COUNTS = (
+    *("waters_dropped", "mse_as_met", "residues_renamed", "deuterium_as_hydrogen"),
+    *("zero_occupancy_atoms", "residues_with_altlocs", "chain_breaks"),
+    *("chain_ends_within_bonding_distance", "declared_bonds_ignored"),
+    *("atoms_built", "hydrogens_unused"),
+)
+
+
+class _Pose(ctypes.Structure):
+    _fields_ = (
+        ("status", ctypes.c_int32),
+        ("reason", ctypes.c_char * 120),
+        ("n_blocks", ctypes.c_int64),
+        ("n_atoms", ctypes.c_int64),
+        ("n_connections", ctypes.c_int64),
+        ("n_disulfides", ctypes.c_int64),
+        ("coords", ctypes.c_void_p),
+        ("block_types", ctypes.c_void_p),
+        ("block_atom_offsets", ctypes.c_void_p),
+        ("connections", ctypes.c_void_p),
+        ("chain_of_block", ctypes.c_void_p),
+        ("first_atoms", ctypes.c_void_p),
+        ("disulfides", ctypes.c_void_p),
+        ("counts", ctypes.c_int64 * len(COUNTS)),
     )
 
 
@@ -42,6 +115,10 @@ _FUNCTIONS = {
         (ctypes.POINTER(_Array), ctypes.c_int32, ctypes.c_char_p, ctypes.c_int64),
     ),
     "tp_tables_free": (None, (ctypes.c_void_p,)),
+    "tp_pdb_scan": (ctypes.POINTER(_Pdb), (ctypes.c_char_p, ctypes.c_int64, ctypes.c_int32)),
+    "tp_pdb_free": (None, (ctypes.POINTER(_Pdb),)),
+    "tp_prepare": (ctypes.POINTER(_Pose), (ctypes.c_void_p, ctypes.POINTER(_Atoms))),
+    "tp_pose_free": (None, (ctypes.POINTER(_Pose),)),
 }
 
 
@@ -83,7 +160,7 @@ class Tables:
     """Compiled chemistry in the library; can be passed to its functions.
 
     Args:
-        arrays: arrays by name, used where they lie: they must not change.
+        arrays: arrays by name; the library copies what it needs.
 
     Raises:
         TypeError, ValueError: an array that the library could not read.
@@ -91,11 +168,10 @@ class Tables:
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray]):
-        self._arrays = dict(arrays)  # the library reads from them for as long as this lives
-        for name, array in self._arrays.items():
+        for name, array in arrays.items():
             _check(name, array)
-        given = (_Array * len(self._arrays))(
-            *((n.encode(), a.ctypes.data, a.nbytes) for n, a in self._arrays.items())
+        given = (_Array * len(arrays))(
+            *((n.encode(), a.ctypes.data, a.nbytes) for n, a in arrays.items())
         )
         error = ctypes.create_string_buffer(1000)
         native = library()
@@ -116,3 +192,158 @@ def _check(name: str, array: np.ndarray) -> None:
         raise TypeError(f"{name}: is of {array.dtype.str}, not of {allowed}")
     if not array.flags.c_contiguous or not array.flags.aligned:
         raise ValueError(f"{name}: is not contiguous and aligned; see numpy.require")
+
+
+class NotPlain(Exception):  # noqa: N818 - not an error: another reader takes over
+    """What cannot be read or prepared on the fast path, and why."""
+
+
+class NotCovered(NotPlain):
+    """Chemistry that is not prepared natively."""
+
+
+@dataclass(frozen=True)
+class PdbScan:
+    """Where a model is in a PDB file, and what its lines say besides the atoms.
+
+    `text` are the model's lines; `segments` int32 [n_atoms] count its chains; `bonds` int32
+    [n, 2] are the pairs of atoms of CONECT, `partners` the pairs of SSBOND and LINK.
+    """
+
+    text: bytes
+    segments: np.ndarray
+    bonds: np.ndarray
+    partners: bytes
+
+
+def scan_pdb(data: bytes, model: int) -> PdbScan:
+    """Find a model in a PDB file.
+
+    Raises:
+        NotPlain: if gemmi would read its lines otherwise than they are meant.
+    """
+    native = library()
+    found = native.tp_pdb_scan(data, len(data), model)
+    if not found:
+        raise MemoryError("out of memory in tp_pdb_scan")
+    try:
+        pdb = found.contents
+        if pdb.not_plain:
+            raise NotPlain(pdb.not_plain.decode())
+        return PdbScan(
+            data[pdb.begin : pdb.end],
+            _copied(pdb.segments, np.int32, pdb.n_atoms),
+            _copied(pdb.bonds, np.int32, pdb.n_bonds, 2),
+            ctypes.string_at(pdb.partners, 2 * pdb.n_partner_pairs * ctypes.sizeof(_Partner))
+            if pdb.n_partner_pairs
+            else b"",
+        )
+    finally:
+        native.tp_pdb_free(found)
+
+
+def partner(chain: str, number: int, insertion_code: str, atom: str) -> bytes:
+    """One end of a declared bond; two of them are a pair of `prepare`'s `partners`."""
+    return bytes(_Partner(chain.encode()[:8], atom.encode()[:8], number, insertion_code.encode()))
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """Atoms of one model in file order; names uint8 or int8 [n, 8], padded with NUL.
+
+    `subchains` or `segments` divide chains: one of them is None. `serials` must increase
+    where they are given. `positions` are float64 [n, 3] in angstrom.
+    """
+
+    atom_names: np.ndarray
+    residue_names: np.ndarray
+    chain_ids: np.ndarray
+    subchains: np.ndarray | None
+    segments: np.ndarray | None
+    residue_numbers: np.ndarray
+    insertion_codes: np.ndarray
+    altlocs: np.ndarray
+    serials: np.ndarray | None
+    occupancies: np.ndarray
+    positions: np.ndarray
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Arrays of a pose as `pose.Pose` has them; `first_atoms` int32 [n_blocks] are rows of
+    `Atoms`, `disulfides` int32 [n, 2] blocks."""
+
+    coords: np.ndarray
+    block_types: np.ndarray
+    block_atom_offsets: np.ndarray
+    connections: np.ndarray
+    chain_of_block: np.ndarray
+    first_atoms: np.ndarray
+    disulfides: np.ndarray
+    counts: dict[str, int]
+
+
+_NAMES, _INTEGERS, _BYTES = (1, (8,)), (4, ()), (1, ())
+# Size of an item and shape behind the atoms' axis.
+_LAYOUT = {
+    **dict.fromkeys(("atom_names", "residue_names", "chain_ids", "subchains"), _NAMES),
+    **dict.fromkeys(("segments", "residue_numbers", "serials"), _INTEGERS),
+    **dict.fromkeys(("insertion_codes", "altlocs"), _BYTES),
+    **{"occupancies": (4, ()), "positions": (8, (3,))},
+}
+
+
+def prepare(tables: Tables, atoms: Atoms, bonds: np.ndarray, partners: bytes) -> Prepared:
+    """Residues, block types, connections and missing atoms of a model.
+
+    Args:
+        bonds: int32 [n, 2], rows of `atoms`.
+        partners: pairs of `partner`.
+
+    Raises:
+        NotPlain: if the policy would fail, or only the careful reader can tell.
+        NotCovered: if the chemistry is not prepared here.
+    """
+    n_atoms = len(atoms.atom_names)
+    given = _Atoms(n_atoms=n_atoms, n_bonds=len(bonds), bonds=bonds.ctypes.data)
+    kept = [bonds, partners]
+    for name, (size, shape) in _LAYOUT.items():
+        array = getattr(atoms, name)
+        if array is None:
+            continue
+        if array.itemsize != size or array.shape != (n_atoms, *shape):
+            raise ValueError(f"{name}: {array.dtype} {array.shape} for {n_atoms} atoms")
+        array = np.ascontiguousarray(array)
+        kept.append(array)
+        setattr(given, name, array.ctypes.data)
+    if (given.subchains is None) == (given.segments is None):
+        raise ValueError("either subchains or segments divide chains")
+    given.n_partner_pairs = len(partners) // (2 * ctypes.sizeof(_Partner))
+    given.partners = ctypes.cast(ctypes.c_char_p(partners), ctypes.c_void_p)
+    native = library()
+    found = native.tp_prepare(tables, ctypes.byref(given))
+    if not found:
+        raise MemoryError("out of memory in tp_prepare")
+    try:
+        pose = found.contents
+        if pose.status:
+            raise (NotPlain, NotCovered)[pose.status - 1](pose.reason.decode())
+        return Prepared(
+            _copied(pose.coords, np.float32, pose.n_atoms, 3),
+            _copied(pose.block_types, np.int32, pose.n_blocks),
+            _copied(pose.block_atom_offsets, np.int32, pose.n_blocks + 1),
+            _copied(pose.connections, np.int32, pose.n_connections, 2),
+            _copied(pose.chain_of_block, np.int32, pose.n_blocks),
+            _copied(pose.first_atoms, np.int32, pose.n_blocks),
+            _copied(pose.disulfides, np.int32, pose.n_disulfides, 2),
+            dict(zip(COUNTS, pose.counts, strict=True)),
+        )
+    finally:
+        native.tp_pose_free(found)
+
+
+def _copied(address: int | None, dtype, *shape: int) -> np.ndarray:
+    array = np.empty(shape, dtype)
+    if array.nbytes:
+        ctypes.memmove(array.ctypes.data, address, array.nbytes)
+    return array

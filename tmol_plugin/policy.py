@@ -15,7 +15,7 @@ from tmol_plugin import chemistry
 from tmol_plugin.errors import StructureError
 from tmol_plugin.models import Model
 from tmol_plugin.reading import Source, reasoned
-from tmol_plugin.structure import Residue, Structure
+from tmol_plugin.residues import Residue, Structure
 
 SAME_POINT_ANGSTROM = 0.01  # two atoms nearer than this are at one point
 BREAK_ANGSTROM = 2.4  # TMol: polymer residues further apart than this are not bonded

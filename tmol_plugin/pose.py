@@ -1,7 +1,7 @@
 """`Pose`: one structure prepared for scoring. `PoseStack`: poses of any sizes laid end to end."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +37,7 @@ class Pose:
         labels: (chain, residue number with insertion code) of each block, as the file had
             them; for people, never for scoring.
         notes: what was built, dropped and chosen; goes into the tables.
+        trusted: the arrays are the native library's own; do not check them again.
     """
 
     parameters: "Parameters"
@@ -47,9 +48,11 @@ class Pose:
     chain_of_block: np.ndarray
     labels: Sequence[tuple[str, str]]
     notes: dict[str, int | str] = field(default_factory=dict)
+    trusted: InitVar[bool] = False
 
-    def __post_init__(self):
-        _check(self)
+    def __post_init__(self, trusted: bool):
+        if not trusted:
+            _check(self)
 
     def __repr__(self) -> str:
         return f"Pose({self.n_blocks} blocks, {self.n_atoms} atoms, {self.parameters_id})"

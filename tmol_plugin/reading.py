@@ -9,9 +9,13 @@ import gzip
 import hashlib
 import logging
 import os
+import re
 import stat
 import zlib
 from contextlib import contextmanager
+from functools import cached_property
+
+import gemmi
 
 from tmol_plugin.errors import StructureError
 from tmol_plugin.mmcif import AtomSite, atom_block, read_cif
@@ -19,6 +23,9 @@ from tmol_plugin.models import Model, model_numbers
 from tmol_plugin.pdb import models_of, read_pdb
 
 log = logging.getLogger(__name__)
+
+# The first line that says something: comments of mmCIF are passed over.
+_FIRST_LINE = re.compile(rb"^(?!#)[^\n]*\S[^\n]*", re.MULTILINE)
 
 
 @contextmanager
@@ -39,6 +46,10 @@ def reasoned(path: str):
 class Source:
     """A structure file's content: its format, hash and models.
 
+    Attributes:
+        data: the content, decompressed, lines ending in a line feed.
+        is_cif: whether it is mmCIF; else it is PDB.
+
     Raises:
         StructureError: `unreadable`, with what the file holds instead of a structure.
     """
@@ -58,44 +69,66 @@ class Source:
             raise StructureError("unreadable", f"{path}: {error.strerror or error}") from error
         except ValueError as error:  # a NUL in the path
             raise StructureError("unreadable", f"{path!r}: {error}") from error
-        self.sha256 = hashlib.sha256(data).hexdigest()
+        self._file = data
         data = _decompressed(path, data).removeprefix(b"\xef\xbb\xbf")
         if b"\0" in data:
             raise StructureError("unreadable", f"{path}: binary, not text")
-        # Latin-1 keeps the columns of a PDB line, whatever its remarks are encoded in.
-        text = data.decode("latin-1")
-        lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        first = next((line for line in lines if line.strip() and line[:1] != "#"), "")
-        if not first:
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        self.data = data
+        found = _FIRST_LINE.search(data)
+        if found is None:
             raise StructureError("unreadable", f"{path}: empty")
-        if first.lstrip()[:1] == "<":
-            raise StructureError("unreadable", f"{path}: HTML or XML, it begins {first[:40]!r}")
-        self._block = None
-        if first[:5].lower() == "data_":
-            self._block = atom_block(path, data)
-            raw = list(dict.fromkeys(AtomSite(path, self._block).models()))
-            self._model_of = dict(zip(model_numbers(raw), raw, strict=True))
-            self.models = list(self._model_of)
-        else:
-            self._lines = models_of(lines)
-            if not self._lines:
-                raise StructureError(
-                    "unreadable", f"{path}: neither PDB nor mmCIF, it begins {first[:40]!r}"
-                )
-            self.models = list(self._lines)
+        self._first = found[0].decode("latin-1")
+        if self._first.lstrip()[:1] == "<":
+            begins = f"it begins {self._first[:40]!r}"
+            raise StructureError("unreadable", f"{path}: HTML or XML, {begins}")
+        self.is_cif = self._first[:5].lower() == "data_"
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of the file as it is."""
+        return hashlib.sha256(self._file).hexdigest()
+
+    @cached_property
+    def block(self) -> gemmi.cif.Block:
+        """The mmCIF block that holds atoms."""
+        with reasoned(self.path):
+            return atom_block(self.path, self.data)
+
+    @property
+    def models(self) -> list[int]:
+        """Numbers of the models, in the file's order."""
+        with reasoned(self.path):
+            return list(self._models)
 
     def read(self, number: int) -> Model:
         """The atoms of one model; raises StructureError, naming file and line or atom."""
-        if number not in self.models:
-            raise StructureError(
-                "no_such_model",
-                f"{self.path}: no model {number}; it has {len(self.models)}:"
-                f" {', '.join(map(str, self.models[:10]))}",
-            )
         with reasoned(self.path):
-            if self._block is not None:
-                return read_cif(self.path, self._block, self._model_of[number])
-            return read_pdb(self.path, self._lines[number])
+            if number not in self._models:
+                raise StructureError(
+                    "no_such_model",
+                    f"{self.path}: no model {number}; it has {len(self._models)}:"
+                    f" {', '.join(map(str, self.models[:10]))}",
+                )
+            if self.is_cif:
+                return read_cif(self.path, self.block, self._models[number])
+            return read_pdb(self.path, self._models[number])
+
+    @cached_property
+    def _models(self) -> dict:
+        """Number -> the model as mmCIF names it, or its lines of PDB."""
+        if self.is_cif:
+            raw = list(dict.fromkeys(AtomSite(self.path, self.block).models()))
+            return dict(zip(model_numbers(raw), raw, strict=True))
+        # Latin-1 keeps the columns of a PDB line, whatever its remarks are encoded in.
+        models = models_of(self.data.decode("latin-1").split("\n"))
+        if not models:
+            raise StructureError(
+                "unreadable",
+                f"{self.path}: neither PDB nor mmCIF, it begins {self._first[:40]!r}",
+            )
+        return models
 
 
 def _decompressed(path: str, data: bytes) -> bytes:

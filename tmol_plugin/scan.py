@@ -32,13 +32,12 @@ def scan_rows(row: Row, models: str, policy: Policy) -> Iterator[dict]:
     }
     try:
         source = Source(row.path)
+        wanted = source.models if row.model is None else [row.model]
     except StructureError as error:
         yield key | tables.failure_row(key, "scan", error)
         return
-    if row.model is not None:
-        wanted = [row.model]
-    else:
-        wanted = source.models if models == "all" else source.models[:1]
+    if models == "first":
+        wanted = wanted[:1]
     for model in wanted:
         key["model"] = model
         yield key | _scan_model(source, key, policy)

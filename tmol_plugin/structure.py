@@ -1,170 +1,255 @@
-"""The residues of one structure that are scored, and their hand-over as clean mmCIF."""
+"""From a file to a `Pose`, natively: gemmi reads, the compiled library does the rest.
 
-from collections import Counter
-from dataclasses import dataclass, field
+Plain files go straight from gemmi's arrays to the library. What is not plain (numbers that
+come again, odd columns, whatever the policy refuses) goes through the careful reader and the
+policy, which tells what is wrong, or hands the residues over as they are meant.
+"""
+
+import logging
+import weakref
+from dataclasses import dataclass
 
 import gemmi
 import numpy as np
 
-from tmol_plugin import chemistry
-from tmol_plugin.mmcif import copy_category
+from tmol_plugin import native
+from tmol_plugin.errors import StructureError
+from tmol_plugin.naming import preparation_arrays
+from tmol_plugin.parameters import Parameters
+from tmol_plugin.policy import Policy, read_structure
+from tmol_plugin.pose import Pose
+from tmol_plugin.reading import Source, reasoned
+from tmol_plugin.residues import Structure
+
+# Columns of an mmCIF file that make gemmi's reading of it the one that is meant.
+_COLUMNS = frozenset(
+    f"_atom_site.{name}"
+    for name in (
+        *("id", "type_symbol", "label_atom_id", "label_alt_id", "label_comp_id"),
+        *("label_asym_id", "auth_seq_id", "auth_asym_id", "Cartn_x", "Cartn_y", "Cartn_z"),
+        "occupancy",
+    )
+)
+DEFAULT = Policy()
+log = logging.getLogger(__name__)
+_NO_BONDS = np.empty((0, 2), np.int32)
+# Counts of the library that hold for residues that went through the policy before.
+_SEEN_LAST = ("atoms_built", "hydrogens_unused")
 
 
-@dataclass
-class Residue:
-    """A residue that will be scored: names by the wwPDB, coordinates in angstrom [n, 3]."""
+class NotCoveredError(StructureError):
+    """A structure that is sound, and whose chemistry only upstream TMol prepares.
 
-    name: str
-    label: str  # as the file calls it, for messages: chain:number name
-    segment: int
-    atoms: list[str]
-    elements: list[str]
-    coords: np.ndarray
-    site: int
-
-    def position(self, atom: str) -> np.ndarray | None:
-        return self.coords[self.atoms.index(atom)] if atom in self.atoms else None
-
-    @property
-    def heavy(self) -> list[str]:
-        return [a for a, e in zip(self.atoms, self.elements, strict=True) if e != "H"]
-
-
-@dataclass
-class Structure:
-    """The residues of one model in file order, divided into chains.
-
-    `chain_of[i]` numbers the chain of residue i; residues that are not part of a polymer
-    have chains of their own. `number_of[i]` is its number in `to_cif`; there is a gap where
-    the chain is broken. `bonds` are declared bonds beyond the polymer's, as pairs of
-    (residue index, atom name). `missing` are heavy atoms to rebuild, by residue index.
+    `structure` are its residues under the policy, if it was read in this process.
     """
 
-    path: str
-    sha256: str
-    residues: list[Residue]
-    chain_of: list[int]
-    number_of: list[int]
-    bonds: list[tuple[tuple[int, str], tuple[int, str], str]]
-    missing: dict[int, list[str]]
-    unrecognized: list[str]
-    notes: Counter = field(default_factory=Counter)
-    components: gemmi.cif.Block | None = None
-
-    @property
-    def n_heavy_atoms(self) -> int:
-        return sum(len(r.heavy) for r in self.residues)
-
-    @property
-    def n_atoms(self) -> int:
-        """Estimate of the pose's atoms: heavy atoms, hydrogens built, terminal atoms."""
-        total = 0
-        for residue in self.residues:
-            heavy = chemistry.HEAVY_ATOMS.get(residue.name)
-            if heavy is None:
-                total += 2 * len(residue.heavy) if len(residue.heavy) > 1 else 1
-            else:
-                phosphate = sum(a in chemistry.PHOSPHATE for a in residue.atoms)
-                total += len(heavy) + chemistry.HYDROGENS[residue.name] + phosphate
-        return total + 3 * len(set(self.chain_of))
-
-    @property
-    def chemistry(self) -> str:
-        """Classes of the residues, joined by +, in a fixed order."""
-        names = {residue.name for residue in self.residues}
-        known = chemistry.RECOGNIZED
-        classes = {
-            "protein": names & chemistry.AMINO_ACIDS,
-            "modified protein": names & (chemistry.PROTEIN - chemistry.AMINO_ACIDS),
-            "nucleic acid": names & chemistry.NUCLEOTIDES,
-            "metal": names & chemistry.METALS,
-            "ligand": names - known,
-        }
-        return "+".join(name for name, members in classes.items() if members)
-
-    def names_in_cif(self) -> list[tuple[str, int]]:
-        """(chain, number) of each residue in `to_cif`."""
-        return [(chain_name(c), n) for c, n in zip(self.chain_of, self.number_of, strict=True)]
-
-    def to_cif(self) -> str:
-        """This structure as an mmCIF that any reader takes as it is meant here.
-
-        Chains and residues are numbered anew, so that a reader's handling of numbering
-        cannot change a score; the chemistry that the input declares is carried along.
-        """
-        block = gemmi.cif.Document().add_new_block("structure")
-        polymers = self._polymer_chains()
-        chains = sorted(set(self.chain_of))
-        loop = block.init_loop("_entity.", ["id", "type"])
-        for chain in chains:
-            kind = "polymer" if chain in polymers else "non-polymer"
-            loop.add_row([str(chain + 1), kind])
-        loop = block.init_loop("_struct_asym.", ["id", "entity_id"])
-        for chain in chains:
-            loop.add_row([chain_name(chain), str(chain + 1)])
-        self._add_atoms(block, polymers)
-        self._add_bonds(block)
-        if self.components is not None:
-            for category in ("_chem_comp.", "_chem_comp_atom.", "_chem_comp_bond."):
-                copy_category(self.components, block, category)
-        return block.as_string()
-
-    def _polymer_chains(self) -> set[int]:
-        sizes = Counter(self.chain_of)
-        return {
-            chain
-            for chain, residue in zip(self.chain_of, self.residues, strict=True)
-            if sizes[chain] > 1 or residue.name in chemistry.BACKBONE_ATOMS
-        }
-
-    def _add_atoms(self, block, polymers) -> None:
-        names = "group_PDB id type_symbol label_atom_id label_alt_id label_comp_id"
-        names += " label_asym_id label_entity_id label_seq_id pdbx_PDB_ins_code Cartn_x Cartn_y"
-        names += " Cartn_z occupancy B_iso_or_equiv auth_seq_id auth_comp_id auth_asym_id"
-        names += " auth_atom_id pdbx_PDB_model_num"
-        rows = []
-        quote = gemmi.cif.quote
-        for index, residue in enumerate(self.residues):
-            chain = self.chain_of[index]
-            polymer = chain in polymers
-            name, asym, entity = quote(residue.name), chain_name(chain), str(chain + 1)
-            group, number = ("ATOM" if polymer else "HETATM"), str(self.number_of[index])
-            for atom, element, xyz in zip(residue.atoms, residue.elements, residue.coords.tolist()):
-                xyz = (f"{value:.6f}".rstrip("0") for value in xyz)
-                rows.append(
-                    (
-                        *(group, str(len(rows) + 1), element, quote(atom), ".", name, asym),
-                        *(entity, number if polymer else ".", "?", *xyz, "1.00", "0.00"),
-                        *(number, name, asym, quote(atom), "1"),
-                    )
-                )
-        loop = block.init_loop("_atom_site.", names.split())
-        loop.set_all_values([list(column) for column in zip(*rows, strict=True)])
-
-    def _add_bonds(self, block) -> None:
-        if not self.bonds:
-            return
-        names = ["id", "conn_type_id"]
-        fields = ("auth_asym_id", "auth_comp_id", "auth_seq_id")
-        labels = ("label_asym_id", "label_comp_id", "label_seq_id", "label_atom_id")
-        names += [f"ptnr{p}_{name}" for p in (1, 2) for name in (*fields, *labels)]
-        loop = block.init_loop("_struct_conn.", names)
-        polymers = self._polymer_chains()
-        for number, (first, second, kind) in enumerate(self.bonds, 1):
-            row = [str(number), kind]
-            for index, atom in (first, second):
-                chain = self.chain_of[index]
-                name, asym = gemmi.cif.quote(self.residues[index].name), chain_name(chain)
-                sequence = str(self.number_of[index])
-                row += [asym, name, sequence, asym, name]
-                row += [sequence if chain in polymers else ".", gemmi.cif.quote(atom)]
-            loop.add_row(row)
+    def __init__(self, message: str, structure: Structure | None):
+        super().__init__("unsupported_chemistry", message)
+        self.structure = structure
 
 
-def chain_name(chain: int) -> str:
-    """A chain's name in `to_cif`: A, B, ... Z, AA, AB, ..."""
-    name = ""
-    while chain >= 0:
-        name = chr(ord("A") + chain % 26) + name
-        chain = chain // 26 - 1
-    return name
+def read_pose(
+    source: Source | str,
+    parameters: Parameters,
+    model: int = 1,
+    policy: Policy = DEFAULT,
+) -> Pose:
+    """Prepare one model of a PDB or mmCIF file: hydrogens kept, missing ones built.
+
+    Args:
+        source: a path, or a file that was opened already.
+        parameters: what the block types are taken from.
+        model: number of the model, as the file counts.
+        policy: what becomes of residues and atoms that cannot be scored.
+
+    Returns:
+        Pose: with `notes` of what was dropped, built and chosen.
+
+    Raises:
+        NotCoveredError: if only upstream TMol prepares such a structure.
+        StructureError: with a reason of `errors.REASONS` and a message that names the file
+            and the residues, if the structure cannot be scored.
+    """
+    source = Source(source) if isinstance(source, str) else source
+    return make_pose(prepare_file(source, tables_of(parameters), model, policy), parameters)
+
+
+def prepare_file(source: Source, tables: native.Tables, model: int, policy: Policy) -> "Result":
+    """What `read_pose` makes a pose of; needs no Parameters, so that any process can do it."""
+    with reasoned(source.path):
+        try:
+            read = _read_cif if source.is_cif else _read_pdb
+            atoms, bonds, partners = read(source, model)
+            prepared = native.prepare(tables, atoms, bonds, partners)
+            return Result(prepared, _labels(atoms, prepared.first_atoms), prepared.counts)
+        except native.NotPlain as why:
+            log.debug("%s: read with care: %s", source.path, why)
+    structure = read_structure(source, model, policy)
+    with reasoned(source.path):
+        return _prepare_structure(structure, tables)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A structure prepared, as plain arrays: `labels` are (chain, number) of the blocks."""
+
+    prepared: native.Prepared
+    labels: list[tuple[str, str]]
+    notes: dict[str, int]
+
+
+def _prepare_structure(structure: Structure, tables: native.Tables) -> Result:
+    try:
+        atoms, bonds = _atoms_of(structure)
+        prepared = native.prepare(tables, atoms, bonds, b"")
+    except native.NotPlain as why:
+        raise NotCoveredError(f"{structure.path}: {why}", structure) from why
+    labels = [tuple(r.label.split(" ")[0].split(":", 1)) for r in structure.residues]
+    # Names, conformers and waters were the reader's; the library saw what came of them.
+    notes = structure.notes | {name: prepared.counts[name] for name in _SEEN_LAST}
+    return Result(prepared, labels, notes)
+
+
+def make_pose(result: Result, parameters: Parameters) -> Pose:
+    """The pose of what was prepared with these parameters' tables."""
+    prepared, notes = result.prepared, dict(result.notes)
+    histidine = parameters.class_names.index("HIS")
+    kinds = parameters.tensors["block_type.class"][prepared.block_types]
+    for block_type in prepared.block_types[kinds == histidine].tolist():
+        name = parameters.metadata["base_names"][block_type]
+        notes[name] = notes.get(name, 0) + 1
+    named = [[":".join(result.labels[b]) for b in pair] for pair in prepared.disulfides.tolist()]
+    notes["disulfides"] = ",".join("-".join(pair) for pair in named)
+    return Pose(
+        parameters,
+        prepared.coords,
+        prepared.block_types,
+        prepared.block_atom_offsets,
+        prepared.connections,
+        prepared.chain_of_block,
+        result.labels,
+        notes,
+        trusted=True,
+    )
+
+
+def _read_pdb(source: Source, model: int):
+    scan = native.scan_pdb(source.data, model)
+    flat = _flat(gemmi.read_pdb_string, scan.text)
+    if len(flat.serials) != len(scan.segments):
+        raise native.NotPlain("atoms that the parser left out")
+    return _atoms(flat, slice(None), None, scan.segments), scan.bonds, scan.partners
+
+
+def _read_cif(source: Source, model: int):
+    block = source.block
+    tags = set(block.find_mmcif_category("_atom_site.").tags)
+    if not tags >= _COLUMNS:
+        raise native.NotPlain("columns that are missing")
+    for name in ("atom_id", "comp_id"):
+        author = block.find_values(f"_atom_site.auth_{name}")
+        if author and list(author) != list(block.find_values(f"_atom_site.label_{name}")):
+            raise native.NotPlain("names by the author besides the wwPDB's")
+    try:
+        read = gemmi.make_structure_from_block(block)
+    except (ValueError, RuntimeError) as error:
+        raise native.NotPlain(str(error)) from error
+    flat = gemmi.FlatStructure(read)
+    numbers = flat.model_num
+    if len(numbers) != len(block.find_values("_atom_site.Cartn_x")):
+        raise native.NotPlain("atoms that the parser left out")
+    chosen = slice(None)
+    if len(numbers) == 0 or numbers[0] != model or numbers[-1] != model:
+        chosen = np.flatnonzero(numbers == model)
+        if len(chosen) == 0 or len(read) != len(set(source.models)):
+            raise native.NotPlain("models without numbers of their own")
+    partners = b"".join(
+        native.partner(end.chain_name, end.res_id.seqid.num, end.res_id.seqid.icode, end.atom_name)
+        for connection in read.connections
+        if connection.type != gemmi.ConnectionType.Hydrog
+        and connection.asu != gemmi.Asu.Different
+        and None not in (c.res_id.seqid.num for c in (connection.partner1, connection.partner2))
+        for end in (connection.partner1, connection.partner2)
+    )
+    return _atoms(flat, chosen, flat.subchains[chosen], None), _NO_BONDS, partners
+
+
+def _flat(read, text: bytes) -> gemmi.FlatStructure:
+    try:
+        return gemmi.FlatStructure(read(text))
+    except (ValueError, RuntimeError) as error:
+        raise native.NotPlain(str(error)) from error
+
+
+def _atoms(flat: gemmi.FlatStructure, chosen, subchains, segments) -> native.Atoms:
+    return native.Atoms(
+        flat.atom_names[chosen],
+        flat.residue_names[chosen],
+        flat.chain_ids[chosen],
+        subchains,
+        segments,
+        flat.resnums[chosen],
+        flat.icodes[chosen],
+        flat.altlocs[chosen],
+        flat.serials[chosen],
+        flat.occ[chosen],
+        flat.pos[chosen],
+    )
+
+
+def _atoms_of(structure: Structure) -> tuple[native.Atoms, np.ndarray]:
+    """The arrays of residues that went through the policy: one conformer, the wwPDB's names."""
+    residues = structure.residues
+    sizes = [len(residue.atoms) for residue in residues]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    names = [atom for residue in residues for atom in residue.atoms]
+    longest = max(map(len, [*names, *(residue.name for residue in residues)]), default=0)
+    if longest > 8 or not all(map(str.isascii, names)):
+        raise native.NotCovered("a name of more than eight letters")
+    numbers = np.repeat(np.arange(len(residues), dtype=np.int32), sizes)
+    n_atoms = len(names)
+    atoms = native.Atoms(
+        _names(names),
+        _names([residue.name for residue in residues])[numbers],
+        np.zeros((n_atoms, 8), np.uint8),
+        None,
+        np.repeat(np.array(structure.chain_of, np.int32), sizes),
+        numbers,
+        np.full(n_atoms, ord(" "), np.uint8),
+        np.zeros(n_atoms, np.uint8),
+        None,
+        np.ones(n_atoms, np.float32),
+        np.concatenate([residue.coords for residue in residues]),
+    )
+    bonds = [
+        [starts[index] + residues[index].atoms.index(atom) for index, atom in (first, second)]
+        for first, second, _ in structure.bonds
+    ]
+    return atoms, np.array(bonds, np.int32).reshape(-1, 2)
+
+
+def _names(names: list[str]) -> np.ndarray:
+    """uint8 [n, 8], padded with NUL"""
+    return np.array(names, "S8").view(np.uint8).reshape(-1, 8)
+
+
+def _labels(atoms: native.Atoms, first: np.ndarray) -> list[tuple[str, str]]:
+    """(chain, number with insertion code) of each residue, as messages have them."""
+    chains = np.ascontiguousarray(atoms.chain_ids[first]).view("S8")[:, 0].tolist()
+    numbers = atoms.residue_numbers[first].tolist()
+    codes = atoms.insertion_codes[first].tobytes().decode("latin-1")
+    return [
+        (chain.decode("latin-1") or "_", f"{number}{code.strip()}")
+        for chain, number, code in zip(chains, numbers, codes, strict=True)
+    ]
+
+
+_TABLES: "weakref.WeakKeyDictionary[Parameters, native.Tables]" = weakref.WeakKeyDictionary()
+
+
+def tables_of(parameters: Parameters) -> native.Tables:
+    """The library's copy of the parameters; made once."""
+    tables = _TABLES.get(parameters)
+    if tables is None:
+        tables = _TABLES[parameters] = native.Tables(preparation_arrays(parameters))
+    return tables

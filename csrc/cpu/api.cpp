@@ -2,11 +2,16 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <new>
 #include <span>
 #include <stdexcept>
 
-#include "prepare/tables.h"
-#include "tmol_plugin.h"
+#include "prepare/build.h"
+#include "prepare/pdb_scan.h"
+
+struct tp_tables {
+  tmol_plugin::Tables tables;
+};
 
 namespace {
 
@@ -30,6 +35,51 @@ auto guarded(char* error, int64_t error_size, Call call) noexcept -> decltype(ca
   return {};
 }
 
+// A tp_pdb together with what its pointers refer to.
+struct ScannedPdb {
+  tp_pdb out{};
+  tmol_plugin::PdbScan scan;
+};
+
+struct PreparedPose {
+  tp_pose out{};
+  tmol_plugin::Built built;
+  std::vector<int32_t> block_types, connections, chain_of_block, first_atoms, disulfides;
+};
+
+void prepare(const tmol_plugin::Tables& tables, const tp_atoms& atoms, PreparedPose& pose) {
+  tmol_plugin::Residues residues = tmol_plugin::read_residues(tables, atoms);
+  tmol_plugin::Typing typing = tmol_plugin::assign_block_types(tables, residues);
+  pose.built = tmol_plugin::build_coordinates(tables, residues, typing);
+  residues.counts[TP_ATOMS_BUILT] = pose.built.n_atoms_built;
+  for (size_t b = 0; b < typing.blocks.size(); ++b) {
+    pose.block_types.push_back(typing.blocks[b].type);
+    pose.chain_of_block.push_back(typing.blocks[b].chain);
+    pose.first_atoms.push_back(residues.residues[b].first_atom);
+  }
+  for (const tmol_plugin::Connection& one : typing.connections) {
+    pose.connections.push_back(one.block);
+    pose.connections.push_back(one.connection);
+  }
+  for (auto [first, second] : typing.disulfides) {
+    pose.disulfides.push_back(first);
+    pose.disulfides.push_back(second);
+  }
+  tp_pose& out = pose.out;
+  out.n_blocks = int64_t(pose.block_types.size());
+  out.n_atoms = pose.built.block_atom_offsets.back();
+  out.n_connections = int64_t(typing.connections.size());
+  out.n_disulfides = int64_t(typing.disulfides.size());
+  out.coords = pose.built.coords.data();
+  out.block_types = pose.block_types.data();
+  out.block_atom_offsets = pose.built.block_atom_offsets.data();
+  out.connections = pose.connections.data();
+  out.chain_of_block = pose.chain_of_block.data();
+  out.first_atoms = pose.first_atoms.data();
+  out.disulfides = pose.disulfides.data();
+  std::copy(residues.counts.begin(), residues.counts.end(), out.counts);
+}
+
 }  // namespace
 
 const char* tp_version(void) { return TMOL_PLUGIN_VERSION; }
@@ -41,8 +91,44 @@ tp_tables* tp_tables_create(const tp_array* arrays, int32_t n_arrays, char* erro
       throw std::invalid_argument("no arrays are given");
     }
     const std::span given(arrays, static_cast<std::size_t>(n_arrays));
-    return std::make_unique<tp_tables>(tmol_plugin::Arrays(given)).release();
+    return new tp_tables{tmol_plugin::Tables(tmol_plugin::Arrays(given))};
   });
 }
 
 void tp_tables_free(tp_tables* tables) { delete tables; }
+
+tp_pdb* tp_pdb_scan(const char* text, int64_t size, int32_t model) {
+  try {
+    auto pdb = std::make_unique<ScannedPdb>();
+    pdb->scan = tmol_plugin::scan_pdb({text, size_t(size)}, model);
+    tmol_plugin::PdbScan& scan = pdb->scan;
+    pdb->out = {scan.not_plain,       int64_t(scan.begin),
+                int64_t(scan.end),    int64_t(scan.segments.size()),
+                scan.segments.data(), int64_t(scan.bonds.size() / 2),
+                scan.bonds.data(),    int64_t(scan.partners.size() / 2),
+                scan.partners.data()};
+    return &pdb.release()->out;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+// `out` is the first member, so its address is that of the whole.
+void tp_pdb_free(tp_pdb* pdb) { delete reinterpret_cast<ScannedPdb*>(pdb); }
+
+tp_pose* tp_prepare(const tp_tables* tables, const tp_atoms* atoms) {
+  try {
+    auto pose = std::make_unique<PreparedPose>();
+    try {
+      prepare(tables->tables, *atoms, *pose);
+    } catch (const tmol_plugin::Stop& stop) {
+      pose->out.status = stop.status;
+      std::snprintf(pose->out.reason, sizeof pose->out.reason, "%s", stop.reason);
+    }
+    return &pose.release()->out;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+void tp_pose_free(tp_pose* pose) { delete reinterpret_cast<PreparedPose*>(pose); }

@@ -28,12 +28,97 @@ TP_EXPORT const char* tp_version(void);
 /* The compiled chemistry. */
 typedef struct tp_tables tp_tables;
 
-/* Tables that read from `arrays`, whose data (not names) must outlive them; NULL on failure. */
+/* Tables that hold copies of what they need from `arrays`; NULL on failure. */
 TP_EXPORT tp_tables* tp_tables_create(const tp_array* arrays, int32_t n_arrays, char* error,
                                       int64_t error_size);
 
 /* NULL is ignored. */
 TP_EXPORT void tp_tables_free(tp_tables* tables);
+
+/* One end of a bond that a file declares by names. */
+typedef struct {
+  char chain[8];
+  char atom[8];
+  int32_t number;
+  char insertion_code; /* ' ' if none */
+} tp_partner;
+
+/* What the lines of a PDB file say before its numbers are parsed. */
+typedef struct {
+  /* NULL if the lines of the wanted model are plain: a parser that goes by chain and number
+     reads them as they are meant. Else what is not. */
+  const char* not_plain;
+  int64_t begin, end; /* bytes of the model's lines */
+  int64_t n_atoms;
+  const int32_t* segments;    /* [n_atoms] counts chains, by TER and changes of the chain */
+  int64_t n_bonds;            /* CONECT, as listed */
+  const int32_t* bonds;       /* [n_bonds, 2] atoms */
+  int64_t n_partner_pairs;    /* SSBOND and LINK within one asymmetric unit */
+  const tp_partner* partners; /* [n_partner_pairs, 2] */
+} tp_pdb;
+
+/* NULL if memory ran out. `model` is the number of the model, counted as the file does. */
+TP_EXPORT tp_pdb* tp_pdb_scan(const char* text, int64_t size, int32_t model);
+TP_EXPORT void tp_pdb_free(tp_pdb* pdb);
+
+/* The atoms of one model in file order. Names are 8 bytes, NUL padded. */
+typedef struct {
+  int64_t n_atoms;
+  const char* atom_names;    /* [n_atoms, 8] */
+  const char* residue_names; /* [n_atoms, 8] */
+  const char* chain_ids;     /* [n_atoms, 8] */
+  const char* subchains;     /* [n_atoms, 8], or NULL: segments are given */
+  const int32_t* segments;   /* [n_atoms], or NULL: they change with chain_ids and subchains */
+  const int32_t* residue_numbers;
+  const char* insertion_codes; /* ' ' if none */
+  const char* altlocs;         /* NUL if none */
+  const int32_t* serials;      /* must increase, or NULL */
+  const float* occupancies;
+  const double* positions; /* [n_atoms, 3] angstrom */
+  int64_t n_bonds;
+  const int32_t* bonds; /* [n_bonds, 2] atoms */
+  int64_t n_partner_pairs;
+  const tp_partner* partners; /* [n_partner_pairs, 2] */
+} tp_atoms;
+
+enum {
+  TP_POSE = 0,
+  TP_NOT_PLAIN = 1,   /* needs the careful reader, or fails: it can tell */
+  TP_NOT_COVERED = 2, /* sound, as far as seen, but its chemistry is not prepared here */
+};
+
+enum {
+  TP_WATERS_DROPPED,
+  TP_MSE_AS_MET,
+  TP_RESIDUES_RENAMED,
+  TP_DEUTERIUM_AS_HYDROGEN,
+  TP_ZERO_OCCUPANCY_ATOMS,
+  TP_RESIDUES_WITH_ALTLOCS,
+  TP_CHAIN_BREAKS,
+  TP_CHAIN_ENDS_WITHIN_BONDING_DISTANCE,
+  TP_DECLARED_BONDS_IGNORED,
+  TP_ATOMS_BUILT,
+  TP_HYDROGENS_UNUSED,
+  TP_N_COUNTS,
+};
+
+typedef struct {
+  int32_t status;
+  char reason[120]; /* if it is no pose */
+  int64_t n_blocks, n_atoms, n_connections, n_disulfides;
+  const float* coords;               /* [n_atoms, 3] angstrom */
+  const int32_t* block_types;        /* [n_blocks] */
+  const int32_t* block_atom_offsets; /* [n_blocks + 1] */
+  const int32_t* connections;        /* [n_connections, 2] partner block, its connection; -1 */
+  const int32_t* chain_of_block;     /* [n_blocks] */
+  const int32_t* first_atoms;        /* [n_blocks] the residue's first atom in the input */
+  const int32_t* disulfides;         /* [n_disulfides, 2] blocks */
+  int64_t counts[TP_N_COUNTS];
+} tp_pose;
+
+/* NULL if memory ran out. */
+TP_EXPORT tp_pose* tp_prepare(const tp_tables* tables, const tp_atoms* atoms);
+TP_EXPORT void tp_pose_free(tp_pose* pose);
 
 #ifdef __cplusplus
 }

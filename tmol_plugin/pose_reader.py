@@ -1,0 +1,126 @@
+"""Preparing many files: in one process, or in several, results in the order of the input.
+
+gemmi holds the interpreter lock while it parses, so threads of one process would wait for
+each other most of the time; processes do not.
+"""
+
+import multiprocessing
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+
+from tmol_plugin import native
+from tmol_plugin.errors import StructureError
+from tmol_plugin.naming import preparation_arrays
+from tmol_plugin.parameters import Parameters
+from tmol_plugin.policy import Policy
+from tmol_plugin.pose import Pose
+from tmol_plugin.reading import Source
+from tmol_plugin.structure import (
+    DEFAULT,
+    NotCoveredError,
+    Result,
+    make_pose,
+    prepare_file,
+    tables_of,
+)
+
+# Files of one task: enough that handing it over costs little, few enough to spread evenly.
+_TASK_FILES = 16
+# Tasks under way for each process: results wait here, so this bounds the memory they take.
+_TASKS_AHEAD = 4
+
+_Outcome = Result | tuple[str, str]  # or the reason of a failure and its message
+
+
+def read_poses(
+    paths: Iterable[str],
+    parameters: Parameters,
+    threads: int = 1,
+    model: int = 1,
+    policy: Policy = DEFAULT,
+) -> Iterator[Pose | StructureError]:
+    """Prepare one model of each file, as `structure.read_pose` does.
+
+    Args:
+        paths: files, taken as they are needed: there may be millions.
+        threads: how many to prepare at a time, each in a process of its own; 1 starts none.
+
+    Yields:
+        For each path in turn its Pose, or the StructureError that it ended in.
+    """
+    if threads <= 1:
+        outcomes = (_outcome(path, tables_of(parameters), model, policy) for path in paths)
+    else:
+        outcomes = _in_processes(iter(paths), parameters, threads, model, policy)
+    for outcome in outcomes:
+        if isinstance(outcome, Result):
+            yield make_pose(outcome, parameters)
+        else:
+            reason, message = outcome
+            covered = reason != _NOT_COVERED
+            yield StructureError(reason, message) if covered else NotCoveredError(message, None)
+
+
+_NOT_COVERED = ""
+
+
+def _outcome(path: str, tables: native.Tables, model: int, policy: Policy) -> _Outcome:
+    try:
+        return prepare_file(Source(path), tables, model, policy)
+    except NotCoveredError as error:
+        return _NOT_COVERED, error.message
+    except StructureError as error:
+        return error.reason, error.message
+
+
+_worker_tables: native.Tables | None = None
+
+
+def _start_worker(arrays) -> None:
+    global _worker_tables
+    _worker_tables = native.Tables(arrays)
+
+
+def _work(paths: list[str], model: int, policy: Policy) -> list[_Outcome]:
+    return [_outcome(path, _worker_tables, model, policy) for path in paths]
+
+
+def _in_processes(paths, parameters, threads: int, model: int, policy: Policy):
+    arrays = preparation_arrays(parameters)
+    context = multiprocessing.get_context("spawn")  # forking a process that has threads can hang
+
+    def new_pool():
+        return ProcessPoolExecutor(threads, context, _start_worker, (arrays,))
+
+    pool = new_pool()
+    under_way: deque[tuple[list[str], Future]] = deque()
+    try:
+        while True:
+            while len(under_way) < threads * _TASKS_AHEAD:
+                task = list(islice(paths, _TASK_FILES))
+                if not task:
+                    break
+                under_way.append((task, pool.submit(_work, task, model, policy)))
+            if not under_way:
+                return
+            task, future = under_way.popleft()
+            try:
+                yield from future.result()
+            except BrokenProcessPool:
+                # A process died: of which file, only one at a time can tell.
+                pool.shutdown()
+                pool = new_pool()
+                for path in task:
+                    try:
+                        yield from pool.submit(_work, [path], model, policy).result()
+                    except BrokenProcessPool:
+                        message = f"{path}: the process that prepared it died"
+                        yield "engine_error", message
+                        pool.shutdown()
+                        pool = new_pool()
+                under_way = deque((t, pool.submit(_work, t, model, policy)) for t, _ in under_way)
+    finally:
+        pool.shutdown(cancel_futures=True)
