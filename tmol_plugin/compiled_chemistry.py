@@ -174,7 +174,13 @@ def _bonds(types) -> Tensors:
     # TMol lists a bond from both its ends.
     bonds = [kind.bond_indices[kind.bond_indices[:, 0] < kind.bond_indices[:, 1]] for kind in types]
     pairs = [(kind, tuple(pair.tolist())) for kind, listed in zip(types, bonds) for pair in listed]
+    # An atom's neighbours: those of its own block in order, then those across connections.
+    ranges = [kind.atom_all_bond_ranges for kind in types]
+    neighbors = np.concatenate([kind.all_bonds for kind in types]).astype(np.int32)
     return {
+        "atom.neighbor_offset": offsets(end - begin for rows in ranges for begin, end in rows),
+        "neighbor.atom": neighbors[:, 1].copy(),
+        "neighbor.connection": neighbors[:, 2].copy(),
         "block_type.bond_offset": offsets(map(len, bonds)),
         "bond.atoms": np.concatenate(bonds).astype(np.int32),
         "bond.order": np.array([kind.bond_to_type[pair] for kind, pair in pairs], np.uint8),

@@ -47,7 +47,7 @@ class Parameters:
         content.update(json.dumps(kept, sort_keys=True).encode())
         for name, tensor in sorted(self.tensors.items()):
             content.update(f"{name} {tensor.dtype.str} {tensor.shape}".encode())
-            content.update(np.ascontiguousarray(tensor))
+            content.update(tensor)
         return content.hexdigest()[:12]
 
     @property
@@ -151,6 +151,25 @@ def score_function_file(name: str) -> Path:
     return path
 
 
+def load_score_function(name: str, database, device):
+    """TMol's ScoreFunction of a .sfxn file; raises RunError if TMol or a table refuses it."""
+    from tmol.score import ScoreFunction
+
+    path = score_function_file(name)
+    try:
+        found = ScoreFunction.from_sfxn_file(str(path), database, device)
+    # Its YAML, its version, its score types: TMol raises errors of many kinds.
+    except Exception as error:
+        raise RunError(f"score_function: TMol refuses {path}: {error}") from error
+    strange = sorted({kind.name for kind in found.all_score_types()} - set(tables.SCORE_TYPES))
+    if strange:
+        raise RunError(
+            f"score_function: {path} weights {', '.join(strange)}, which no table column"
+            " holds; remove them"
+        )
+    return found
+
+
 def compile_parameters(
     score_function: str = "beta2016",
     ligand_params: Sequence[str] = (),
@@ -169,13 +188,18 @@ def compile_parameters(
     Raises:
         RunError: if a file is not there or TMol refuses it.
     """
-    from tmol_plugin import compiled_chemistry, ligands
+    import torch
+
+    from tmol_plugin import compiled_chemistry, compiled_scoring, ligands
 
     file = score_function_file(score_function)
     names = ligands.residue_names(ligand_params)
     wanted = ligands.examples(index_files)
     base, extended, failed = ligands.extended_database(ligand_params, wanted, ligand_seed)
-    tensors, lists = compiled_chemistry.chemistry(compiled_chemistry.build_context(extended))
+    function = load_score_function(score_function, extended, torch.device("cpu"))
+    context = compiled_chemistry.build_context(extended)
+    tensors, lists = compiled_chemistry.chemistry(context)
+    scored, scored_lists = compiled_scoring.scoring(context, function)
     given = [tables.file_sha256(path) for path in (file, *ligand_params)]
     # What is compiled makes the id, and so does what TMol itself scores beside it.
     sources = {
@@ -184,14 +208,20 @@ def compile_parameters(
         "files": given,
         "added": ligands.added_sha256(base, extended),
     }
-    metadata = lists | {
-        "format": FORMAT,
-        "score_function": score_function,
-        "residues": sorted({*names, *wanted}.difference(failed)),
-        "failed": failed,
-        "sources": sources,
-    }
-    return Parameters(tensors, metadata, None if extended is base else extended)
+    metadata = (
+        lists
+        | scored_lists
+        | {
+            "format": FORMAT,
+            "score_function": score_function,
+            "residues": sorted({*names, *wanted}.difference(failed)),
+            "failed": failed,
+            "sources": sources,
+        }
+    )
+    # safetensors writes memory as it lies, whatever an array's strides.
+    stored = {name: np.ascontiguousarray(array) for name, array in (tensors | scored).items()}
+    return Parameters(stored, metadata, None if extended is base else extended)
 
 
 def run(output: str, **compiled) -> None:
