@@ -1,57 +1,135 @@
-"""Stage `parameters`: one parameter database for the whole run, and its id.
+"""Stage `parameters`: one parameter database for the whole run, compiled, and its id.
 
 TMol's rule is that poses and score function use the same database. A run therefore has
-one: TMol's own, extended once by the parameter files given and the ligands prepared.
+one: TMol's own, extended once by the parameter files given and the ligands prepared. What
+preparation and scoring need of it is written as one file that loads in a fraction of a
+second, without TMol; docs/parameters.md says what it holds.
 """
 
 import hashlib
 import json
 import pickle
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 
-import pandas as pd
+import numpy as np
 
 from tmol_plugin import tables
 from tmol_plugin.config import SCORE_FUNCTIONS
-from tmol_plugin.errors import RunError, StructureError
+from tmol_plugin.errors import RunError
 from tmol_plugin.provenance import versions
 
-# Structures to try for one residue name, before it is given up: one copy may be damaged.
-MAX_EXAMPLES = 3
+# Of the tensors and their meaning: another number, another layout.
+FORMAT = 1
+# Metadata that describes a file and changes no energy: not part of the id.
+_DESCRIPTION = ("score_function", "failed", "database", "database_sha256")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Parameters:
-    """A run's parameters as parameters.json describes them.
+    """What a run prepares and scores with: tensors by name (docs/parameters.md) and lists.
 
-    `database` is the file of an extended database (None: TMol's own) and its hash;
-    `failed` says of residue names why no parameters could be generated.
+    `database` is TMol's database where it is not TMol's own: the object, or its file.
     """
 
-    id: str
-    score_function: str
-    residues: list[str]
-    failed: dict[str, str]
-    database: str | None
-    database_sha256: str | None
+    tensors: dict[str, np.ndarray]
+    metadata: dict
+    database: object | Path | None = field(default=None, repr=False)
 
-    @classmethod
-    def load(cls, path: str | Path) -> "Parameters":
-        """Read parameters.json; raises RunError if it is none or its database is not there."""
-        try:
-            found = cls(**json.loads(Path(path).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
-            raise RunError(
-                f"{path}: is no parameters file ({error}); remove it, run again"
-            ) from error
-        if found.database is None:
-            return found
-        file = Path(path).parent / found.database
-        if not file.is_file() or tables.file_sha256(file) != found.database_sha256:
-            raise RunError(f"{file}: missing or changed; remove {path} and run again")
-        return cls(**(found.__dict__ | {"database": str(file)}))
+    @cached_property
+    def id(self) -> str:
+        """Hash of the content: tensors with their names, types and shapes, and metadata."""
+        content = hashlib.sha256()
+        kept = {key: value for key, value in self.metadata.items() if key not in _DESCRIPTION}
+        content.update(json.dumps(kept, sort_keys=True).encode())
+        for name, tensor in sorted(self.tensors.items()):
+            content.update(f"{name} {tensor.dtype.str} {tensor.shape}".encode())
+            content.update(tensor)
+        return content.hexdigest()[:12]
+
+    @property
+    def score_function(self) -> str:
+        """Name of TMol's score function, or path of one's own."""
+        return self.metadata["score_function"]
+
+    @property
+    def residues(self) -> list[str]:
+        """Residue names beyond TMol's own, sorted."""
+        return self.metadata["residues"]
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Residue name -> why no parameters could be generated for it."""
+        return self.metadata["failed"]
+
+    @cached_property
+    def block_type_names(self) -> np.ndarray:
+        """Names of the block types, [T], in the order of the tensors `block_type.*`."""
+        return np.array(self.metadata["block_types"])
+
+    @property
+    def class_names(self) -> list[str]:
+        """Residue names as files have them, in the order of the tensors `class.*`."""
+        return self.metadata["classes"]
+
+    def save(self, path: str | Path) -> None:
+        """Write the file, and beside it TMol's database if it is not TMol's own."""
+        from safetensors.numpy import save_file
+
+        metadata = self.metadata | {"id": self.id, "database": None, "database_sha256": None}
+        if self.database is not None:
+            data = pickle.dumps(load_database(self), protocol=5)
+            metadata["database_sha256"] = sha256 = hashlib.sha256(data).hexdigest()
+            metadata["database"] = f"database-{sha256[:12]}.pickle"
+            file = Path(path).parent / metadata["database"]
+            tables.write_atomically(file, lambda temporary: Path(temporary).write_bytes(data))
+        # One entry: safetensors writes several in an order that differs from run to run.
+        header = {"parameters": json.dumps(metadata, sort_keys=True)}
+        tables.write_atomically(path, lambda temporary: save_file(self.tensors, temporary, header))
+
+
+def load_parameters(path: str | Path) -> Parameters:
+    """Read a file that `Parameters.save` wrote, without importing TMol or torch.
+
+    Raises:
+        RunError: if it is no such file, was changed, or its database is not there.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = json.loads(file.metadata()["parameters"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        known, written = metadata.pop("id"), metadata["format"]
+    except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
+        raise RunError(f"{path}: is no parameters file ({error}); remove it, run again") from error
+    if written != FORMAT:
+        raise RunError(f"{path}: is of another version of tmol_plugin; remove it, run again")
+    database = metadata["database"]
+    if database is not None:
+        database = Path(path).parent / database
+        if not database.is_file() or tables.file_sha256(database) != metadata["database_sha256"]:
+            raise RunError(f"{database}: missing or changed; remove {path} and run again")
+    parameters = Parameters(tensors, metadata, database)
+    if parameters.id != known:
+        raise RunError(f"{path}: its content is not what was written; remove it, run again")
+    return parameters
+
+
+def load_database(parameters: Parameters):
+    """TMol's ParameterDatabase of a run."""
+    from tmol import ParameterDatabase
+
+    if parameters.database is None:
+        return ParameterDatabase.get_default()
+    if not isinstance(parameters.database, Path):
+        return parameters.database
+    # The file was written by this run and its hash was verified by load_parameters.
+    with open(parameters.database, "rb") as file:
+        return pickle.load(file)  # noqa: S301
 
 
 def tmol_folder() -> Path:
@@ -73,53 +151,82 @@ def score_function_file(name: str) -> Path:
     return path
 
 
-def residue_names(ligand_params: list[str]) -> list[str]:
-    """The residue names that TMol parameter files define, sorted; without importing TMol."""
-    import yaml
+def load_score_function(name: str, database, device):
+    """TMol's ScoreFunction of a .sfxn file; raises RunError if TMol or a table refuses it."""
+    from tmol.score import ScoreFunction
 
-    names = set()
-    for path in ligand_params:
-        try:
-            content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-            residues = content["chemical"]["residues"]
-            names.update(
-                str(r.get("io_equiv_class") or r.get("name3") or r["name"]) for r in residues
-            )
-        except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
-            raise RunError(
-                f"ligand_params: {path!r} is not a TMol parameter file with `chemical: residues:`"
-                f" ({type(error).__name__}: {error})"
-            ) from error
-    return sorted(names)
+    path = score_function_file(name)
+    try:
+        found = ScoreFunction.from_sfxn_file(str(path), database, device)
+    # Its YAML, its version, its score types: TMol raises errors of many kinds.
+    except Exception as error:
+        raise RunError(f"score_function: TMol refuses {path}: {error}") from error
+    strange = sorted({kind.name for kind in found.all_score_types()} - set(tables.SCORE_TYPES))
+    if strange:
+        raise RunError(
+            f"score_function: {path} weights {', '.join(strange)}, which no table column"
+            " holds; remove them"
+        )
+    return found
 
 
-def run(
-    output: str,
-    score_function: str,
-    ligand_params: list[str],
-    index_files: list[str],
-    ligand_seed: int,
-) -> None:
-    """Write parameters.json, and beside it the extended database if there is one.
+def compile_parameters(
+    score_function: str = "beta2016",
+    ligand_params: Sequence[str] = (),
+    index_files: Sequence[str] = (),
+    ligand_seed: int = 0,
+) -> Parameters:
+    """Compile TMol's database, extended by what is asked for.
 
     Args:
+        score_function: name of one of TMol's, or path of a .sfxn file.
+        ligand_params: TMol parameter files to add to the database.
         index_files: the scan's index, to generate parameters for the residues that it
             lists as unrecognized; empty to generate none.
+        ligand_seed: of the conformers that generated parameters are built from.
+
+    Raises:
+        RunError: if a file is not there or TMol refuses it.
     """
-    content = [versions()["tmol"], _tree_sha256(tmol_folder() / "database" / "default")]
-    content.append(score_function_file(score_function).read_text(encoding="utf-8"))
-    names, failed, database, database_sha256 = residue_names(ligand_params), {}, None, None
-    content += [Path(path).read_text(encoding="utf-8") for path in ligand_params]
-    wanted = _examples(index_files)
-    if ligand_params or wanted:
-        base, extended, failed = _extended_database(ligand_params, wanted, ligand_seed)
-        names = sorted({*names, *wanted}.difference(failed))
-        if extended is not base:
-            content.append(_added(base, extended))
-            database, database_sha256 = _write_database(Path(output).parent, extended)
-    parameters_id = tables.digest(content)
-    described = Parameters(parameters_id, score_function, names, failed, database, database_sha256)
-    tables.write_json(output, described.__dict__)
+    import torch
+
+    from tmol_plugin import compiled_chemistry, compiled_scoring, ligands
+
+    file = score_function_file(score_function)
+    names = ligands.residue_names(ligand_params)
+    wanted = ligands.examples(index_files)
+    base, extended, failed = ligands.extended_database(ligand_params, wanted, ligand_seed)
+    function = load_score_function(score_function, extended, torch.device("cpu"))
+    context = compiled_chemistry.build_context(extended)
+    tensors, lists = compiled_chemistry.chemistry(context)
+    scored, scored_lists = compiled_scoring.scoring(context, function)
+    given = [tables.file_sha256(path) for path in (file, *ligand_params)]
+    # What is compiled makes the id, and so does what TMol itself scores beside it.
+    sources = {
+        "tmol": versions()["tmol"],
+        "database": _tree_sha256(tmol_folder() / "database" / "default"),
+        "files": given,
+        "added": ligands.added_sha256(base, extended),
+    }
+    metadata = (
+        lists
+        | scored_lists
+        | {
+            "format": FORMAT,
+            "score_function": score_function,
+            "residues": sorted({*names, *wanted}.difference(failed)),
+            "failed": failed,
+            "sources": sources,
+        }
+    )
+    # safetensors writes memory as it lies, whatever an array's strides.
+    stored = {name: np.ascontiguousarray(array) for name, array in (tensors | scored).items()}
+    return Parameters(stored, metadata, None if extended is base else extended)
+
+
+def run(output: str, **compiled) -> None:
+    """Write what `compile_parameters` makes of its arguments to a file."""
+    compile_parameters(**compiled).save(output)
 
 
 def _tree_sha256(folder: Path) -> str:
@@ -127,119 +234,3 @@ def _tree_sha256(folder: Path) -> str:
     files = sorted(p for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
     listed = [(p.relative_to(folder).as_posix(), tables.file_sha256(p)) for p in files]
     return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
-
-
-def _examples(index_files: list[str]) -> dict[str, list[tuple[str, int]]]:
-    """Unrecognized residue name -> (path, model) of structures that hold it.
-
-    The first few by id: which structures a name is prepared from may not depend on the
-    order of the input.
-    """
-    frames = [tables.read_parquet(path, tables.INDEX) for path in index_files]
-    if not frames:
-        return {}
-    index = pd.concat(frames, ignore_index=True)
-    index = index[index["unrecognized"].fillna("") != ""]
-    examples: dict[str, list[tuple[str, int]]] = {}
-    for row in index.sort_values(["structure_id", "model"]).itertuples():
-        for name in row.unrecognized.split(","):
-            known = examples.setdefault(name, [])
-            if len(known) < MAX_EXAMPLES:
-                known.append((tables.unescape(row.path), int(row.model)))
-    return dict(sorted(examples.items()))
-
-
-def _extended_database(ligand_params, wanted, seed):
-    """TMol's database, and it with the files' and generated residues; why names failed."""
-    from tmol import ParameterDatabase
-    from tmol.ligand import inject_params_files
-
-    base = ParameterDatabase.get_default()
-    database, failed = base, {}
-    if ligand_params:
-        try:
-            database = inject_params_files(base, list(ligand_params))
-        # Its YAML, its version, its fields: TMol raises errors of many kinds.
-        except Exception as error:
-            raise RunError(f"ligand_params: TMol refuses {ligand_params}: {error}") from error
-    for name, examples in wanted.items():
-        failed[name] = "no structure that holds it could be read"
-        # From each, also once the name is known: they may be bonded to other residues.
-        for path, model in examples:
-            database, failed[name] = _prepare(database, name, path, model, seed)
-        if name in _classes(database):
-            del failed[name]
-    return base, database, failed
-
-
-def _classes(database) -> set[str]:
-    return {residue.io_equiv_class for residue in database.chemical.residues}
-
-
-def _prepare(database, name: str, path: str, model: int, seed: int):
-    """The database with parameters for a structure's unknown residues, or why not."""
-    import torch
-    from tmol.io import atom_array_from_file, build_context_from_atom_array
-
-    from tmol_plugin.policy import Policy, read_structure
-    from tmol_plugin.reading import Source
-
-    policy = Policy(missing_side_chains="rebuild", defer_unrecognized=True)
-    try:
-        structure = read_structure(Source(path), model, policy)
-    except StructureError as error:
-        return database, error.message
-    try:
-        array = atom_array_from_file(structure.to_cif(), "cif")
-        # What else in the structure cannot be prepared must not stop this residue.
-        context = build_context_from_atom_array(
-            array,
-            torch.device("cpu"),
-            param_db=database,
-            prepare_ligands=True,
-            strict_ligands=False,
-            ligand_seed=seed,
-        )
-        if name in _classes(context.parameter_database):
-            return context.parameter_database, ""
-        # It was skipped with a warning; asked strictly, TMol says why.
-        build_context_from_atom_array(
-            array[array.res_name == name],
-            torch.device("cpu"),
-            param_db=database,
-            prepare_ligands=True,
-            ligand_seed=seed,
-        )
-        return database, f"{path}: TMol prepares {name} alone, but not in this structure"
-    # TMol, RDKit and Open Babel raise errors of many kinds for chemistry they cannot treat.
-    except Exception as error:
-        return database, f"{path}: {type(error).__name__}: {error}"
-
-
-def _added(base, extended) -> str:
-    """What a database holds beyond another, as text that is the same on every machine."""
-    known = set(map(id, base.chemical.residues))
-    residues = [r for r in extended.chemical.residues if id(r) not in known]
-    names = {r.name for r in residues} | {r.base_name for r in residues}
-    charges = [c for c in extended.scoring.elec.atom_charge_parameters if c.res in names]
-    cart = extended.scoring.cartbonded.residue_params
-    return repr([residues, charges, {n: cart[n] for n in sorted(names) if n in cart}])
-
-
-def _write_database(folder: Path, database) -> tuple[str, str]:
-    data = pickle.dumps(database, protocol=5)
-    sha256 = hashlib.sha256(data).hexdigest()
-    name = f"database-{sha256[:12]}.pickle"
-    tables.write_atomically(folder / name, lambda temporary: Path(temporary).write_bytes(data))
-    return name, sha256
-
-
-def load_database(parameters: Parameters):
-    """TMol's ParameterDatabase of a run."""
-    from tmol import ParameterDatabase
-
-    if parameters.database is None:
-        return ParameterDatabase.get_default()
-    # The file was written by this run and its hash was verified by Parameters.load.
-    with open(parameters.database, "rb") as file:
-        return pickle.load(file)  # noqa: S301
