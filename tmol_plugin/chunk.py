@@ -20,7 +20,7 @@ from tmol_plugin import device as devices
 from tmol_plugin import memory, provenance, tables
 from tmol_plugin.engine import Engine, Prepared, TmolEngine
 from tmol_plugin.errors import RETRIED, RunError, StructureError
-from tmol_plugin.parameters import Parameters
+from tmol_plugin.parameters import Parameters, load_parameters
 from tmol_plugin.policy import Policy, read_structure
 from tmol_plugin.reading import Source
 from tmol_plugin.scan import format_notes
@@ -56,7 +56,7 @@ def run(
     watch = Stopwatch()
     plan = json.loads(Path(plan_file).read_text(encoding="utf-8"))
     members = tables.read_tsv(members_file, tables.MEMBERS)
-    parameters = Parameters.load(parameters_file)
+    parameters = load_parameters(parameters_file)
     if parameters.id != plan["parameters_id"]:
         raise RunError(
             f"{parameters_file} has parameters {parameters.id}, the plan is for"

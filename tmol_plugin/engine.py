@@ -8,10 +8,10 @@ from typing import Protocol
 
 import numpy as np
 
-from tmol_plugin import chemistry, memory, tables
+from tmol_plugin import chemistry, memory
 from tmol_plugin.device import is_fault
 from tmol_plugin.errors import RunError, StructureError
-from tmol_plugin.parameters import Parameters, load_database, score_function_file
+from tmol_plugin.parameters import Parameters, load_database, load_score_function
 from tmol_plugin.structure import Residue, Structure
 
 
@@ -53,27 +53,15 @@ class TmolEngine:
         import tmol
         from biotite.structure import AtomArray
         from tmol.io import build_context_from_atom_array
-        from tmol.score import ScoreFunction
 
         self.parameters_id = parameters.id
         self._device = device
         self._settings = settings
         self._tmol = tmol
         database = load_database(parameters)
-        path = score_function_file(parameters.score_function)
-        try:
-            self._score_function = ScoreFunction.from_sfxn_file(str(path), database, device)
-        # Its YAML, its version, its score types: TMol raises errors of many kinds.
-        except Exception as error:
-            raise RunError(f"score_function: TMol refuses {path}: {error}") from error
+        self._score_function = load_score_function(parameters.score_function, database, device)
         types = self._score_function.all_score_types()
         self.score_types = tuple(kind.name for kind in types)
-        strange = sorted(set(self.score_types) - set(tables.SCORE_TYPES))
-        if strange:
-            raise RunError(
-                f"score_function: {path} weights {', '.join(strange)}, which no table column"
-                " holds; remove them"
-            )
         self.weights = np.array(
             [float(self._score_function.get_weight(kind)) for kind in types], dtype=np.float64
         )

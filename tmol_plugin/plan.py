@@ -18,7 +18,7 @@ import pandas as pd
 from tmol_plugin import memory, provenance, tables
 from tmol_plugin.config import scoring_settings
 from tmol_plugin.errors import REASONS, RunError, StructureError
-from tmol_plugin.parameters import Parameters
+from tmol_plugin.parameters import load_parameters
 
 # A bucket expected to take less than this is not worth a process of its own: TMol needs 20
 # to 30 s for its imports and its database before the first structure.
@@ -154,13 +154,13 @@ def run(index_files: Iterable[str], parameters_file: str, config: Mapping, folde
 
     Args:
         index_files: Parquet files of tables.INDEX; none is an empty index.
-        parameters_file: parameters.json of the run.
+        parameters_file: compiled parameters of the run.
         config: the complete configuration.
 
     Raises:
         RunError: a file cannot be read, and as `make_plan`.
     """
-    parameters, settings = Parameters.load(parameters_file), scoring_settings(config)
+    parameters, settings = load_parameters(parameters_file), scoring_settings(config)
     fingerprint = provenance.fingerprint(settings, parameters.id)
     budget = memory.device_budget_bytes(**config["memory"], device=config["device"])
     # What is dropped needs no parameters.
