@@ -21,7 +21,7 @@ from tmol_plugin.errors import RunError, StructureError
 from tmol_plugin.parameters import Parameters
 
 UBIQUITIN = (Path(__file__).parent / "structures" / "1ubi.pdb").read_text().splitlines(True)
-PARAMETERS = Parameters("0123456789ab", "beta2016", [], {}, None, None)
+PARAMETERS = Parameters({}, {"score_function": "beta2016", "residues": [], "failed": {}})
 SETTINGS = {"on_unrecognized": "fail", "missing_side_chains": "fail", "hydrogens": "keep"}
 ID = "ba9876543210"
 
@@ -356,11 +356,12 @@ def test_an_interrupted_write_leaves_nothing_that_vouches(members, tmp_path, mon
 
 def test_a_run_reads_the_plan_and_accounts_for_its_time(members, tmp_path, monkeypatch):
     monkeypatch.setattr(chunk, "TmolEngine", lambda parameters, settings, device: FakeEngine())
-    tables.write_json(tmp_path / "parameters.json", PARAMETERS.__dict__)
+    PARAMETERS.save(tmp_path / "parameters.safetensors")
     plan = {"parameters_id": PARAMETERS.id, "settings": SETTINGS, "config": {"device": "cpu"}}
     tables.write_json(tmp_path / "run.json", plan)
     tables.write_tsv(tmp_path / "m.tsv", members(3))
-    files = [str(tmp_path / name) for name in ("m.tsv", "run.json", "parameters.json", ID)]
+    names = ("m.tsv", "run.json", "parameters.safetensors", ID)
+    files = [str(tmp_path / name) for name in names]
     threads, before = torch.get_num_threads(), time.time() - 100
     try:
         chunk.run(*files, device="cpu", threads=1, started_at=before)

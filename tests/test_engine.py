@@ -23,7 +23,7 @@ from tmol_plugin.policy import Policy, read_structure
 from tmol_plugin.reading import Source
 
 STRUCTURES = Path(__file__).parent / "structures"
-PARAMETERS = Parameters("0123456789ab", "beta2016", [], {}, None, None)
+PARAMETERS = Parameters({}, {"score_function": "beta2016", "residues": [], "failed": {}})
 SEED = 20160
 
 

@@ -23,7 +23,7 @@ from tmol_plugin.parameters import Parameters
 CONFIG = yaml.safe_load((Path(__file__).parents[1] / "config" / "config.yaml").read_text())
 CONFIG["memory"]["device_gib"] = 8
 CONFIG["chunk"]["max_structures"] = 2
-PARAMETERS = Parameters("0123456789ab", "beta2016", [], {}, None, None)
+PARAMETERS = Parameters({}, {"score_function": "beta2016", "residues": [], "failed": {}})
 
 # The input, in an order that no sorting gives: (id, models, how the scan and the scoring end).
 INPUT = [
@@ -83,8 +83,8 @@ class Run:
             tables.write_parquet(path, tables.INDEX, tables.INDEX.frame(part))
 
     def _write_plan(self):
-        tables.write_json(self.folder / "parameters.json", PARAMETERS.__dict__)
-        plan.run(self.index, self.folder / "parameters.json", CONFIG, self.plan)
+        PARAMETERS.save(self.folder / "parameters.safetensors")
+        plan.run(self.index, self.folder / "parameters.safetensors", CONFIG, self.plan)
         self.settings = json.loads((self.plan / "run.json").read_text())["settings"]
         self.chunks = tables.read_tsv(self.plan / "chunks.tsv", tables.CHUNKS)["chunk"].tolist()
 

@@ -1,7 +1,7 @@
 """Parameters: an id that says which energies, and databases that keep what they add."""
 
-import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 
-from tmol_plugin import parameters, scan, tables
+from tmol_plugin import ligands, parameters, scan, tables
 from tmol_plugin.engine import TmolEngine
 from tmol_plugin.errors import RunError
 from tmol_plugin.inputs import list_structures, write_manifest
-from tmol_plugin.parameters import Parameters
+from tmol_plugin.parameters import Parameters, load_parameters
 from tmol_plugin.policy import Policy, read_structure
 from tmol_plugin.reading import Source
 
@@ -42,6 +43,7 @@ chemical:
         - {{name: C2, parent: O1, grand_parent: C1, great_grand_parent: C2, phi: 0, theta: 1.2,
             d: 1.4}}
       properties: {{}}
+      default_jump_connection_atom: O1
 elec:
   atom_charge_parameters:
     - {{res: LGX, atom: O1, charge: -0.2}}
@@ -65,38 +67,120 @@ def finish(process):
     assert process.returncode == 0, words
 
 
-def described(folder, *arguments, **changes):
-    """parameters.json of a run in this process."""
+def compiled(folder, **changes):
+    """The file of a run in this process, read again."""
+    path = folder / "parameters.safetensors"
     given = {"score_function": "beta2016", "ligand_params": [], "index_files": []}
-    parameters.run(str(folder / "parameters.json"), **(given | {"ligand_seed": 0} | changes))
-    return json.loads((folder / "parameters.json").read_text())
+    parameters.run(str(path), **(given | {"ligand_seed": 0} | changes))
+    return load_parameters(path)
 
 
-def test_the_id_is_the_same_in_every_process_and_another_for_other_energies(tmp_path):
-    processes = [start(tmp_path / f"{seed}.json", hash_seed=seed) for seed in (1, 2)]
-    for process in processes:
-        finish(process)
-    first, second = (json.loads((tmp_path / f"{seed}.json").read_text()) for seed in (1, 2))
-    assert first == second == described(tmp_path)
-    assert (first["database"], first["residues"], first["failed"]) == (None, [], {})
-    soft = described(tmp_path, score_function="beta_soft")
-    assert soft["id"] != first["id"]
-    assert len(soft["id"]) == 12
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """The file of TMol's own database and beta2016, by the command line."""
+    path = tmp_path_factory.mktemp("plain") / "parameters.safetensors"
+    finish(start(path, hash_seed=1))
+    return path
+
+
+def test_the_file_is_the_same_from_every_process(plain, tmp_path):
+    finish(start(tmp_path / "again.safetensors", hash_seed=2))
+    assert plain.read_bytes() == (tmp_path / "again.safetensors").read_bytes()
+    here, there = parameters.compile_parameters(), load_parameters(plain)
+    assert there.id == here.id
+    assert there.metadata == here.metadata
+    assert there.tensors.keys() == here.tensors.keys()
+    for name, tensor in here.tensors.items():
+        assert there.tensors[name].dtype == tensor.dtype, name
+        np.testing.assert_array_equal(there.tensors[name], tensor, err_msg=name)
+    assert (there.database, there.residues, there.failed) == (None, [], {})
+    assert there.score_function == "beta2016"
+    assert re.fullmatch("[0-9a-f]{12}", there.id)
+
+
+def test_the_id_is_another_for_other_energies(plain, tmp_path):
+    soft = compiled(tmp_path, score_function="beta_soft")
+    assert soft.id != load_parameters(plain).id
     # Its content makes the id, not its name; a comment is taken for a change, which costs a run.
     copy = tmp_path / "copy.sfxn"
     copy.write_bytes(parameters.score_function_file("beta_soft").read_bytes())
-    assert described(tmp_path, score_function=str(copy))["id"] == soft["id"]
+    assert compiled(tmp_path, score_function=str(copy)).id == soft.id
     copy.write_text(copy.read_text().replace("fa_elec: 1.0", "fa_elec: 1.5"))
-    assert described(tmp_path, score_function=str(copy))["id"] != soft["id"]
+    assert compiled(tmp_path, score_function=str(copy)).id != soft.id
 
 
-def test_another_tmol_is_another_id(tmp_path, monkeypatch):
-    before = described(tmp_path)["id"]
+def test_the_id_covers_every_tensor_and_list_that_changes_an_energy(plain):
+    made = load_parameters(plain)
+    # The tables of rotamers are large, and hashed as all others are.
+    few = {name: tensor for name, tensor in made.tensors.items() if tensor.nbytes < 10**6}
+    ids = [Parameters(few, made.metadata).id]
+    for name, tensor in few.items():
+        other = tensor.copy()
+        other.reshape(-1).view(np.uint8)[-1] ^= 1
+        ids.append(Parameters(few | {name: other}, made.metadata).id)
+    frame = few["atom.frame"]
+    for other in (frame.view(np.float32), frame.reshape(-1)):
+        ids.append(Parameters(few | {"atom.frame": other}, made.metadata).id)
+    for key in set(made.metadata) - {"score_function", "failed"}:
+        ids.append(Parameters(few, made.metadata | {key: "other"}).id)
+    assert len(set(ids)) == len(ids)
+    renamed = made.metadata | {"score_function": "a copy", "failed": {"XYZ": "why"}}
+    assert Parameters(few, renamed).id == ids[0]
+
+
+def test_another_tmol_is_another_id(plain, monkeypatch):
+    ids = [load_parameters(plain).id]
     monkeypatch.setattr(parameters, "versions", lambda: {"tmol": "0.2.99"})
-    assert described(tmp_path)["id"] != before
+    ids.append(parameters.compile_parameters().id)
     monkeypatch.undo()
     monkeypatch.setattr(parameters, "_tree_sha256", lambda folder: "a database that was edited")
-    assert described(tmp_path)["id"] != before
+    ids.append(parameters.compile_parameters().id)
+    assert len(set(ids)) == 3
+
+
+def test_loading_takes_no_tmol_and_no_time(plain):
+    script = (
+        "import sys, time; from tmol_plugin.parameters import load_parameters;"
+        "begin = time.perf_counter(); made = load_parameters(sys.argv[1]);"
+        "print(made.id, time.perf_counter() - begin, *({'tmol', 'torch'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", script, str(plain)]
+    words = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert words[0] == load_parameters(plain).id
+    # 0.06 s on an idle machine, hashing and all.
+    assert float(words[1]) < 0.3
+    assert words[2:] == []
+
+
+def test_a_file_that_is_none_is_not_loaded(plain, tmp_path):
+    path, whole = tmp_path / "parameters.safetensors", plain.read_bytes()
+    header = int.from_bytes(whole[:8], "little")
+    cut = [whole[:length] for length in (0, 7, 8, 100, header, header + 8, len(whole) - 1)]
+    foreign = [b"{}", b'{"id": "0123456789ab"}', b"\x00" * 4096, whole + b"!", b"\x02" + bytes(9)]
+    for content in cut + foreign:
+        path.write_bytes(content)
+        with pytest.raises(RunError, match=r"meters\.safetensors: is no .*; remove it, run again"):
+            load_parameters(path)
+    with pytest.raises(RunError, match=r"gone\.safetensors: is no parameters file"):
+        load_parameters(tmp_path / "gone.safetensors")
+    for metadata in (None, {"more": "1"}, {"parameters": "["}, {"parameters": "[]"}):
+        save_file({"x": np.zeros(3)}, path, metadata)
+        with pytest.raises(RunError, match="is no parameters file"):
+            load_parameters(path)
+    flipped = bytearray(whole)
+    flipped[-1000] ^= 1
+    path.write_bytes(flipped)
+    with pytest.raises(RunError, match="its content is not what was written; remove it"):
+        load_parameters(path)
+
+
+def test_a_file_of_another_layout_is_not_loaded(tmp_path, monkeypatch):
+    path = tmp_path / "parameters.safetensors"
+    monkeypatch.setattr(parameters, "FORMAT", parameters.FORMAT + 1)
+    Parameters({}, {"score_function": "", "residues": [], "failed": {}}).save(path)
+    monkeypatch.undo()
+    with pytest.raises(RunError, match="of another version of tmol_plugin; remove it, run again"):
+        load_parameters(path)
 
 
 def test_tree_hash_follows_names_and_contents(tmp_path):
@@ -116,8 +200,8 @@ def test_tree_hash_follows_names_and_contents(tmp_path):
 @pytest.mark.parametrize("name", ["beta2017", "", "no/such.sfxn", "."])
 def test_a_score_function_that_is_not_there(tmp_path, name):
     with pytest.raises(RunError, match=f"score_function: '{name}' is neither beta2016, beta_soft"):
-        described(tmp_path, score_function=name)
-    assert not (tmp_path / "parameters.json").exists()
+        compiled(tmp_path, score_function=name)
+    assert not (tmp_path / "parameters.safetensors").exists()
 
 
 def test_residue_names_are_those_that_files_define(tmp_path):
@@ -126,8 +210,8 @@ def test_residue_names_are_those_that_files_define(tmp_path):
     named.write_text("chemical: {residues: [{name: X_1, name3: X1}, {name: ABC}]}")
     bare.write_text("chemical: {residues: [{name: 1PE, name3: 017, io_equiv_class: '017'}]}")
     files = [str(path) for path in (class_of, named, bare)]
-    assert parameters.residue_names(files) == ["017", "ABC", "LGX", "X1"]
-    assert parameters.residue_names([]) == []
+    assert ligands.residue_names(files) == ["017", "ABC", "LGX", "X1"]
+    assert ligands.residue_names([]) == []
 
 
 NO_PARAMETERS = ["", "just text", "[1", "\x00", "chemical: {}", "residues: []"]
@@ -140,7 +224,7 @@ def test_a_file_that_is_no_parameter_file_is_named(tmp_path, text):
     if text is not None:
         path.write_text(text)
     with pytest.raises(RunError, match=r"ligand_params: '.*/bad\.tmol' is not a TMol parameter"):
-        parameters.residue_names([str(path)])
+        ligands.residue_names([str(path)])
 
 
 @pytest.mark.parametrize(
@@ -151,19 +235,27 @@ def test_a_parameter_file_that_tmol_refuses_is_named(tmp_path, old, new):
     path = tmp_path / "refused.tmol"
     path.write_text(LIGAND.format(more="").replace(old, new, 1))
     with pytest.raises(RunError, match=r"ligand_params: .*refused\.tmol"):
-        described(tmp_path, ligand_params=[str(path)])
+        compiled(tmp_path, ligand_params=[str(path)])
 
 
-def test_the_id_covers_all_that_a_parameter_file_changes(tmp_path):
+def test_a_residue_that_tmol_cannot_build_is_named(tmp_path):
+    path = tmp_path / "ligand.tmol"
+    path.write_text(LIGAND.format(more="").replace("default_jump_connection_atom: O1", ""))
+    with pytest.raises(RunError, match=r"TMol cannot use .* for LGX: KeyError: '';"):
+        compiled(tmp_path, ligand_params=[str(path)])
+
+
+def test_the_id_covers_all_that_a_parameter_file_changes(plain, tmp_path):
     """Also charges of residues that TMol has itself: they change every protein's energy."""
-    ids, charges = [described(tmp_path)["id"]], []
+    ids, charges = [load_parameters(plain).id], []
     for more in ("", "- {res: GLY, atom: CA, charge: 0.5}", "- {res: GLY, atom: CA, charge: 0.9}"):
         path = tmp_path / "ligand.tmol"
         path.write_text(LIGAND.format(more=more))
-        found = described(tmp_path, ligand_params=[str(path)])
-        assert found["residues"] == ["LGX"]
-        ids.append(found["id"])
-        database = parameters.load_database(Parameters.load(tmp_path / "parameters.json"))
+        found = compiled(tmp_path, ligand_params=[str(path)])
+        assert found.residues == ["LGX"]
+        assert "LGX" in found.block_type_names
+        ids.append(found.id)
+        database = parameters.load_database(found)
         added = {(c.res, c.atom): c.charge for c in database.scoring.elec.atom_charge_parameters}
         charges.append(added["GLY", "CA"])
     assert charges == [pytest.approx(value) for value in (-0.03279, 0.5, 0.9)]
@@ -171,23 +263,17 @@ def test_the_id_covers_all_that_a_parameter_file_changes(tmp_path):
 
 
 def test_a_database_that_was_altered_is_not_loaded(tmp_path):
-    data = b"not unpickled, for its hash is wrong"
-    (tmp_path / "d.pickle").write_bytes(data)
-    made = {"id": "0" * 12, "score_function": "beta2016", "residues": ["X"], "failed": {}}
-    made |= {"database": "d.pickle", "database_sha256": tables.file_sha256(tmp_path / "d.pickle")}
-    path = tmp_path / "parameters.json"
-    tables.write_json(path, made)
-    assert Parameters.load(path).database == str(tmp_path / "d.pickle")
-    (tmp_path / "d.pickle").write_bytes(data + b"!")
-    with pytest.raises(RunError, match=r"d\.pickle: missing or changed; remove .*parameters\.json"):
-        Parameters.load(path)
-    (tmp_path / "d.pickle").unlink()
+    (tmp_path / "ligand.tmol").write_text(LIGAND.format(more=""))
+    path = tmp_path / "parameters.safetensors"
+    file = compiled(tmp_path, ligand_params=[str(tmp_path / "ligand.tmol")]).database
+    data = file.read_bytes()
+    assert file.parent == tmp_path
+    file.write_bytes(data + b"!")
+    with pytest.raises(RunError, match=r"\.pickle: missing or changed; remove .*\.safetensors"):
+        load_parameters(path)
+    file.unlink()
     with pytest.raises(RunError, match="missing or changed"):
-        Parameters.load(path)
-    for text in ("", "[]", "{}", "7", json.dumps(made | {"more": 1})):
-        path.write_text(text)
-        with pytest.raises(RunError, match=r"parameters\.json: is no parameters file"):
-            Parameters.load(path)
+        load_parameters(path)
 
 
 def new_engine(made):
@@ -215,8 +301,7 @@ def test_a_score_function_of_ones_own(tmp_path):
     half.write_text(original.replace("fa_ljrep: 0.55", "fa_ljrep: 0.275"))
     found = []
     for name in ("beta2016", str(half)):
-        described(tmp_path, score_function=name)
-        engine = new_engine(Parameters.load(tmp_path / "parameters.json"))
+        engine = new_engine(compiled(tmp_path, score_function=name))
         found.append((engine.weights, energies(engine, tmp_path / "in.pdb")))
     (weights, plain), (half_weights, half_plain) = found
     assert plain == half_plain
@@ -244,7 +329,7 @@ def test_a_score_function_that_cannot_be_used_is_named(tmp_path, text, words):
     path = tmp_path / "bad.sfxn"
     path.write_text(text)
     with pytest.raises(RunError, match=r"^score_function: .*bad\.sfxn") as error:
-        new_engine(Parameters("0" * 12, str(path), [], {}, None, None))
+        parameters.compile_parameters(str(path))
     assert words in str(error.value)
 
 
@@ -261,13 +346,14 @@ def generated(tmp_path_factory):
     row = {"structure_id": "gone", "path": "no/such.pdb", "model": 1, "unrecognized": "XYZ"}
     tables.write_parquet(folder / "gone.parquet", tables.INDEX, tables.INDEX.frame([row]))
     sources = [[index], [folder / "gone.parquet", index]]
+    paths = [folder / f"{seed}" / "parameters.safetensors" for seed in (1, 2)]
     processes = [
-        start(folder / f"{seed}" / "parameters.json", "--prepare-from", *files, hash_seed=seed)
-        for seed, files in enumerate(sources, 1)
+        start(path, "--prepare-from", *files, hash_seed=seed)
+        for seed, (path, files) in enumerate(zip(paths, sources), 1)
     ]
     for process in processes:
         finish(process)
-    return [Parameters.load(folder / f"{seed}" / "parameters.json") for seed in (1, 2)]
+    return [load_parameters(path) for path in paths]
 
 
 def test_parameters_of_residues_are_generated(generated):
@@ -281,16 +367,16 @@ def test_parameters_of_residues_are_generated(generated):
     assert {"SEP", "TPO"} <= names
 
 
-def test_generated_parameters_score_and_change_no_other_energy(generated, tmp_path):
+def test_generated_parameters_score_and_change_no_other_energy(generated, plain, tmp_path):
     first, second = generated
     # THR 195 to GLY 200 of 1fmo, with TPO 197; and crambin, which has neither TPO nor SEP.
     (tmp_path / "tpo.pdb").write_text("".join(lines("1fmo.pdb", *range(195, 201))))
-    crambin, plain = STRUCTURES / "1ejg.pdb", Parameters("0" * 12, "beta2016", [], {}, None, None)
+    crambin, own = STRUCTURES / "1ejg.pdb", load_parameters(plain)
     engine = new_engine(first)
     with_tpo = energies(engine, tmp_path / "tpo.pdb", first.residues)
     assert np.isfinite(list(with_tpo.values())).all()
     # Torsions of generated residues have a term of their own.
     assert with_tpo["gen_torsions"] != 0
-    assert energies(engine, crambin) == energies(new_engine(plain), crambin)
+    assert energies(engine, crambin) == energies(new_engine(own), crambin)
     # The same id promises the same energies, whichever process made the database.
     assert energies(new_engine(second), tmp_path / "tpo.pdb", second.residues) == with_tpo

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tmol_plugin import memory, plan, provenance, tables
 from tmol_plugin.config import scoring_settings
 from tmol_plugin.errors import RunError
+from tmol_plugin.parameters import Parameters
 from tmol_plugin.plan import estimate_microseconds, make_plan, write_plan
 
 SETTINGS = {"bucket_ratio": 1.5, "max_structures": 4, "target_minutes": 0.1}
@@ -322,9 +323,9 @@ def test_a_run_reads_plans_and_writes(tmp_path):
     config = yaml.safe_load((Path(__file__).parents[1] / "config" / "config.yaml").read_text())
     config["memory"]["device_gib"] = 0.25
     config["chunk"] = {"max_structures": 4, "target_minutes": 0.1}
-    parameters = {"id": "p", "score_function": "beta2016", "residues": ["ABC"]}
-    parameters |= {"failed": {"XYZ": "no bonds"}, "database": None, "database_sha256": None}
-    tables.write_json(tmp_path / "parameters.json", parameters)
+    described = {"score_function": "beta2016", "residues": ["ABC"], "failed": {"XYZ": "no bonds"}}
+    parameters = Parameters({}, described)
+    parameters.save(tmp_path / "parameters.safetensors")
     rows = [structure(i, 100 + 50 * i) for i in range(60)] + [failure(i) for i in range(60, 63)]
     parts = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
     for path, part in zip(parts, (rows[:20], rows[20:]), strict=True):
@@ -337,10 +338,11 @@ def test_a_run_reads_plans_and_writes(tmp_path):
     members.mkdir(parents=True)
     (members / "0123456789ab.tsv").write_text("of an older plan")
 
-    made = plan.run(parts, tmp_path / "parameters.json", config, folder)
+    made = plan.run(parts, tmp_path / "parameters.safetensors", config, folder)
     described = json.loads((folder / "run.json").read_text())
-    fingerprint = provenance.fingerprint(scoring_settings(config), "p")
-    assert (described["fingerprint"], described["parameters_id"]) == (fingerprint, "p")
+    fingerprint = provenance.fingerprint(scoring_settings(config), parameters.id)
+    assert described["fingerprint"] == fingerprint
+    assert described["parameters_id"] == parameters.id
     assert described["settings"] == scoring_settings(config)
     assert described["batch_budget"]["bytes"] == int(0.8 * 2**28)
     changes = config["chunk"] | {"settings_id": fingerprint, "budget_bytes": int(0.8 * 2**28)}

@@ -20,10 +20,9 @@ from tmol_plugin import device as devices
 from tmol_plugin import memory, provenance, tables
 from tmol_plugin.engine import Engine, Prepared, TmolEngine
 from tmol_plugin.errors import RETRIED, RunError, StructureError
-from tmol_plugin.parameters import Parameters
-from tmol_plugin.policy import Policy, read_structure
+from tmol_plugin.parameters import Parameters, load_parameters
+from tmol_plugin.policy import Policy
 from tmol_plugin.reading import Source
-from tmol_plugin.residues import Structure
 from tmol_plugin.scan import format_notes
 
 log = logging.getLogger(__name__)
@@ -56,7 +55,7 @@ def run(
     watch = Stopwatch()
     plan = json.loads(Path(plan_file).read_text(encoding="utf-8"))
     members = tables.read_tsv(members_file, tables.MEMBERS)
-    parameters = Parameters.load(parameters_file)
+    parameters = load_parameters(parameters_file)
     if parameters.id != plan["parameters_id"]:
         raise RunError(
             f"{parameters_file} has parameters {parameters.id}, the plan is for"
@@ -70,7 +69,7 @@ def run(
     log.info("chunk %s on %s", Path(output).name, devices.describe(where))
     chunk_id = Path(output).name
     watch.lap("startup")
-    engine = TmolEngine(parameters, plan["settings"], where)
+    engine = _engine(members)(parameters, plan["settings"], where)
     watch.lap("parameters")
     chunk = Chunk(chunk_id, engine, plan["settings"], parameters, where, watch)
     chunk.score(members)
@@ -81,6 +80,15 @@ def run(
         "startup_seconds": watch.seconds["startup"] + max(0.0, _imports_seconds(started_at, watch)),
     }
     chunk.write(Path(output))
+
+
+def _engine(members: pd.DataFrame) -> type[TmolEngine]:
+    """The engine that the plan chose: a chunk's members are all of one."""
+    if members["engine_reason"].eq("").all():
+        from tmol_plugin.native_engine import NativeEngine
+
+        return NativeEngine
+    return TmolEngine
 
 
 def _imports_seconds(started_at: float, watch: Stopwatch) -> float:
@@ -120,7 +128,7 @@ class Chunk:
             prepared = []
             for row in group.to_dict("records"):
                 try:
-                    prepared.append((row, *self._prepare(row)))
+                    prepared.append((row, self._prepare(row)))
                 except StructureError as error:
                     self._fail(row, "prepare", error)
             self.watch.lap("preparation")
@@ -132,20 +140,18 @@ class Chunk:
                 *(batch, len(prepared), len(self.rows["scores"]), len(self.rows["failures"])),
             )
 
-    def _prepare(self, row: dict) -> tuple[Structure, Prepared]:
+    def _prepare(self, row: dict) -> Prepared:
         path = tables.unescape(row["path"])
         source = Source(path)
         if source.sha256 != row["sha256"]:
             raise StructureError("changed", f"{path}: its content is not what was scanned")
-        structure = read_structure(source, row["model"], self._policy)
-        prepared = self.engine.prepare(structure)
-        return structure, prepared
+        return self.engine.read(source, row["model"], self._policy)
 
     def _score_batch(self, batch: int, prepared: list, split: int) -> None:
         """Score prepared structures; in halves if they do not fit or one of them fails."""
         measured = self._measure_start(batch, prepared, split)
         try:
-            stacked = self.engine.stack([pose for _, _, pose in prepared])
+            stacked = self.engine.stack([pose for _, pose in prepared])
             self._measure_stacked(measured)
             energies = self.engine.score(stacked)
             why_not = None
@@ -158,8 +164,8 @@ class Chunk:
         measured["outcome"] = why_not.reason if why_not else "scored"
         self._measure_end(measured)
         if why_not is None:
-            for (row, structure, pose), values in zip(prepared, energies, strict=True):
-                self._add_scores(row, structure, pose, values)
+            for (row, pose), values in zip(prepared, energies, strict=True):
+                self._add_scores(row, pose, values)
         elif len(prepared) == 1:
             self._fail(prepared[0][0], "score", why_not)
         else:
@@ -186,23 +192,21 @@ class Chunk:
             raise error
         return StructureError("engine_error", f"{path}: {type(error).__name__}: {error}")
 
-    def _add_scores(self, row: dict, structure: Structure, pose: Prepared, energies) -> None:
+    def _add_scores(self, row: dict, pose: Prepared, energies) -> None:
         if not np.isfinite(energies).all():
             names = [n for n, e in zip(self.engine.score_types, energies) if not np.isfinite(e)]
-            self._fail(
-                row,
-                "score",
-                StructureError("not_finite", f"{structure.path}: {', '.join(names)} not finite"),
-            )
+            path = tables.unescape(row["path"])
+            words = f"{path}: {', '.join(names)} not finite"
+            self._fail(row, "score", StructureError("not_finite", words))
             return
         common = {name: row[name] for name in ("structure_id", "path", "model")} | {
             "n_residues": pose.n_residues,
             "n_atoms": pose.n_atoms,
-            "engine": self.engine.name,
+            "engine": pose.engine,
             "hydrogens": self.settings["hydrogens"],
             "parameters_id": self.parameters.id,
             "chunk": self.id,
-            "notes": format_notes({**structure.notes, **pose.notes}),
+            "notes": format_notes(pose.notes),
         }
         weighted = energies * self.engine.weights
         for table, values in (("scores", weighted), ("scores_unweighted", energies)):
@@ -215,7 +219,7 @@ class Chunk:
         self.rows["failures"].append(tables.failure_row(row, stage, error))
 
     def _predicted_bytes(self, prepared: list) -> int:
-        poses = [pose for _, _, pose in prepared]
+        poses = [pose for _, pose in prepared]
         return int(
             memory.predict_bytes(
                 len(poses), max(p.n_atoms for p in poses), max(p.n_residues for p in poses)
@@ -234,7 +238,7 @@ class Chunk:
             "engine": self.engine.name,
             "device": self.device.type,
             "n_structures": len(prepared),
-            "max_atoms": max(pose.n_atoms for _, _, pose in prepared),
+            "max_atoms": max(pose.n_atoms for _, pose in prepared),
             "predicted_bytes": self._predicted_bytes(prepared),
         }
 

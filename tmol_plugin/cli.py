@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--prepare-ligands", action="store_true", help="list them only, for later")
 
     sub = step("parameters", _parameters, "one parameter database for the run, and its id")
-    sub.add_argument("--output", required=True, help="parameters.json")
+    sub.add_argument("--output", required=True, help="compiled parameters")
     sub.add_argument("--score-function", default="beta2016")
     sub.add_argument("--ligand-params", nargs="*", default=[], help="TMol parameter files")
     sub.add_argument("--ligand-seed", type=int, default=0)
@@ -58,14 +58,14 @@ def _parser() -> argparse.ArgumentParser:
 
     sub = step("plan", _plan, "buckets, chunks and batches of what the scan found")
     sub.add_argument("--index", nargs="+", required=True, help="indexes (Parquet) of the scan")
-    sub.add_argument("--parameters", required=True, help="parameters.json")
+    sub.add_argument("--parameters", required=True, help="compiled parameters")
     sub.add_argument("--config", required=True, help="the run's whole configuration, as JSON")
     sub.add_argument("--output", required=True, help="folder of the plan")
 
     sub = step("score_chunk", _score_chunk, "score one chunk on one device")
     sub.add_argument("--members", required=True, help="members/<chunk>.tsv of the plan")
     sub.add_argument("--plan", required=True, help="run.json of the plan")
-    sub.add_argument("--parameters", required=True, help="parameters.json")
+    sub.add_argument("--parameters", required=True, help="compiled parameters")
     sub.add_argument("--output", required=True, help="folder of the chunk; its name is the id")
     sub.add_argument("--device", choices=("auto", "cpu", "cuda"), help="instead of the config's")
     sub.add_argument("--threads", type=int, default=1)
@@ -93,7 +93,7 @@ def _inputs(options) -> None:
 
 def _scan(options) -> None:
     from tmol_plugin import scan
-    from tmol_plugin.parameters import residue_names
+    from tmol_plugin.ligands import residue_names
     from tmol_plugin.policy import Policy
 
     policy = Policy(

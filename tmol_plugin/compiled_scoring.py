@@ -108,10 +108,16 @@ def _elec(context, options) -> Tensors:
     database = _database(context).scoring.elec
     resolver = ElecParamResolver.from_database(database, torch.device(CPU))
     types = _types(context)
+
+    def charges(kind):
+        try:
+            return resolver.get_partial_charges_for_block(kind)
+        except (KeyError, ValueError):
+            # TMol refuses to score such a block type, if a pose ever has it.
+            return np.full(kind.n_atoms, np.nan, np.float32)
+
     return {
-        "elec.charge": np.concatenate(
-            [resolver.get_partial_charges_for_block(kind) for kind in types]
-        ),
+        "elec.charge": np.concatenate([charges(kind) for kind in types]),
         "elec.representative": np.concatenate(
             [resolver.get_bonded_path_length_mapping_for_block(kind) for kind in types]
         ),

@@ -8,23 +8,29 @@ from typing import Protocol
 
 import numpy as np
 
-from tmol_plugin import chemistry, memory, tables
+from tmol_plugin import chemistry, memory
 from tmol_plugin.device import is_fault
-from tmol_plugin.errors import RunError, StructureError
-from tmol_plugin.parameters import Parameters, load_database, score_function_file
+from tmol_plugin.errors import StructureError
+from tmol_plugin.parameters import Parameters, load_database, load_score_function
+from tmol_plugin.policy import Policy, read_structure
 from tmol_plugin.pose import check_parameters
+from tmol_plugin.reading import Source
 from tmol_plugin.residues import Residue, Structure
 
 
 @dataclass
 class Prepared:
-    """A structure ready to be scored: the engine's pose, its size, what was built for it."""
+    """A structure ready to be scored: its pose, its size, what was dropped, built and chosen.
+
+    `engine` names what prepared it: `native` or `tmol`.
+    """
 
     pose: object
     parameters_id: str
     n_residues: int
     n_atoms: int
     notes: dict[str, int | str]
+    engine: str
 
 
 class Engine(Protocol):
@@ -35,8 +41,8 @@ class Engine(Protocol):
     score_types: tuple[str, ...]
     weights: np.ndarray
 
-    def prepare(self, structure: Structure) -> Prepared:
-        """Build a pose; raises StructureError."""
+    def read(self, source: Source, model: int, policy: Policy) -> Prepared:
+        """Build a pose of one model of a file; raises StructureError."""
 
     def stack(self, batch: list[Prepared]):
         """Put poses into one batch on the device."""
@@ -54,27 +60,15 @@ class TmolEngine:
         import tmol
         from biotite.structure import AtomArray
         from tmol.io import build_context_from_atom_array
-        from tmol.score import ScoreFunction
 
         self.parameters_id = parameters.id
         self._device = device
         self._settings = settings
         self._tmol = tmol
         database = load_database(parameters)
-        path = score_function_file(parameters.score_function)
-        try:
-            self._score_function = ScoreFunction.from_sfxn_file(str(path), database, device)
-        # Its YAML, its version, its score types: TMol raises errors of many kinds.
-        except Exception as error:
-            raise RunError(f"score_function: TMol refuses {path}: {error}") from error
+        self._score_function = load_score_function(parameters.score_function, database, device)
         types = self._score_function.all_score_types()
         self.score_types = tuple(kind.name for kind in types)
-        strange = sorted(set(self.score_types) - set(tables.SCORE_TYPES))
-        if strange:
-            raise RunError(
-                f"score_function: {path} weights {', '.join(strange)}, which no table column"
-                " holds; remove them"
-            )
         self.weights = np.array(
             [float(self._score_function.get_weight(kind)) for kind in types], dtype=np.float64
         )
@@ -84,7 +78,11 @@ class TmolEngine:
         if parameters.database is not None:
             self._context = build_context_from_atom_array(AtomArray(0), device, database)
 
+    def read(self, source: Source, model: int, policy: Policy) -> Prepared:
+        return self.prepare(read_structure(source, model, policy))
+
     def prepare(self, structure: Structure) -> Prepared:
+        """Build a pose of residues that went through the policy; raises StructureError."""
         settings = self._settings
         try:
             array = self._tmol.atom_array_from_file(structure.to_cif(), "cif")
@@ -106,7 +104,8 @@ class TmolEngine:
         n_residues = int((pose.block_type_ind >= 0).sum())
         notes = _notes(placed, pose, n_atoms)
         notes["ligand_heavy_atoms_built"] = _ligand_heavy_atoms_built(placed, pose)
-        return Prepared(pose, self.parameters_id, n_residues, n_atoms, notes)
+        notes = {**structure.notes, **notes}
+        return Prepared(pose, self.parameters_id, n_residues, n_atoms, notes, TmolEngine.name)
 
     def stack(self, batch: list[Prepared]):
         from tmol.pose import PoseStackBuilder

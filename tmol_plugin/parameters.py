@@ -22,10 +22,10 @@ from tmol_plugin.config import SCORE_FUNCTIONS
 from tmol_plugin.errors import RunError
 from tmol_plugin.provenance import versions
 
-# Of the tensors and their meaning: another number, another layout.
+# Number of the layout of tensors and lists; a file of another is made anew.
 FORMAT = 1
-# Metadata that describes a file and changes no energy: not part of the id.
-_DESCRIPTION = ("score_function", "failed", "database", "database_sha256")
+# Metadata that changes no energy: not part of the id.
+_DESCRIPTION = ("score_function", "failed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +42,8 @@ class Parameters:
     @cached_property
     def id(self) -> str:
         """Hash of the content: tensors with their names, types and shapes, and metadata."""
-        content = hashlib.sha256()
         kept = {key: value for key, value in self.metadata.items() if key not in _DESCRIPTION}
-        content.update(json.dumps(kept, sort_keys=True).encode())
+        content = hashlib.sha256(json.dumps([FORMAT, kept], sort_keys=True).encode())
         for name, tensor in sorted(self.tensors.items()):
             content.update(f"{name} {tensor.dtype.str} {tensor.shape}".encode())
             content.update(tensor)
@@ -79,7 +78,8 @@ class Parameters:
         """Write the file, and beside it TMol's database if it is not TMol's own."""
         from safetensors.numpy import save_file
 
-        metadata = self.metadata | {"id": self.id, "database": None, "database_sha256": None}
+        metadata = self.metadata | {"id": self.id, "format": FORMAT}
+        metadata |= {"database": None, "database_sha256": None}
         if self.database is not None:
             data = pickle.dumps(load_database(self), protocol=5)
             metadata["database_sha256"] = sha256 = hashlib.sha256(data).hexdigest()
@@ -100,18 +100,18 @@ def load_parameters(path: str | Path) -> Parameters:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="numpy") as file:
+        with safe_open(str(path), framework="numpy") as file:
             metadata = json.loads(file.metadata()["parameters"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        known, written = metadata.pop("id"), metadata["format"]
+        known, written = metadata.pop("id"), metadata.pop("format")
     except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
         raise RunError(f"{path}: is no parameters file ({error}); remove it, run again") from error
     if written != FORMAT:
         raise RunError(f"{path}: is of another version of tmol_plugin; remove it, run again")
-    database = metadata["database"]
+    database, sha256 = metadata.pop("database"), metadata.pop("database_sha256")
     if database is not None:
         database = Path(path).parent / database
-        if not database.is_file() or tables.file_sha256(database) != metadata["database_sha256"]:
+        if not database.is_file() or tables.file_sha256(database) != sha256:
             raise RunError(f"{database}: missing or changed; remove {path} and run again")
     parameters = Parameters(tensors, metadata, database)
     if parameters.id != known:
@@ -190,16 +190,24 @@ def compile_parameters(
     """
     import torch
 
-    from tmol_plugin import compiled_chemistry, compiled_scoring, ligands
+    from tmol_plugin import ligands
 
     file = score_function_file(score_function)
     names = ligands.residue_names(ligand_params)
     wanted = ligands.examples(index_files)
     base, extended, failed = ligands.extended_database(ligand_params, wanted, ligand_seed)
+    residues = sorted({*names, *wanted}.difference(failed))
     function = load_score_function(score_function, extended, torch.device("cpu"))
-    context = compiled_chemistry.build_context(extended)
-    tensors, lists = compiled_chemistry.chemistry(context)
-    scored, scored_lists = compiled_scoring.scoring(context, function)
+    try:
+        tensors, lists = _compiled(extended, function)
+    # Incomplete residues fail anywhere in TMol, with errors of many kinds.
+    except Exception as error:
+        if extended is base:
+            raise
+        raise RunError(
+            f"TMol cannot use the parameters given or generated for {', '.join(residues)}:"
+            f" {_words(error)}; remove these residues from ligand_params or from the input"
+        ) from error
     given = [tables.file_sha256(path) for path in (file, *ligand_params)]
     # What is compiled makes the id, and so does what TMol itself scores beside it.
     sources = {
@@ -208,25 +216,42 @@ def compile_parameters(
         "files": given,
         "added": ligands.added_sha256(base, extended),
     }
-    metadata = (
-        lists
-        | scored_lists
-        | {
-            "format": FORMAT,
-            "score_function": score_function,
-            "residues": sorted({*names, *wanted}.difference(failed)),
-            "failed": failed,
-            "sources": sources,
-        }
-    )
+    described = {
+        "score_function": score_function,
+        "residues": residues,
+        "failed": failed,
+        "sources": sources,
+    }
+    return Parameters(tensors, lists | described, None if extended is base else extended)
+
+
+def _compiled(database, score_function) -> tuple[dict[str, np.ndarray], dict]:
+    from tmol_plugin import compiled_chemistry, compiled_scoring
+
+    context = compiled_chemistry.build_context(database)
+    tensors, lists = compiled_chemistry.chemistry(context)
+    scored, scored_lists = compiled_scoring.scoring(context, score_function)
     # safetensors writes memory as it lies, whatever an array's strides.
     stored = {name: np.ascontiguousarray(array) for name, array in (tensors | scored).items()}
-    return Parameters(stored, metadata, None if extended is base else extended)
+    return stored, lists | scored_lists
 
 
-def run(output: str, **compiled) -> None:
+def _words(error: BaseException) -> str:
+    """What went wrong, also where it is wrapped in groups of exceptions, as cattrs does."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"
+
+
+def run(
+    output: str,
+    score_function: str,
+    ligand_params: Sequence[str],
+    index_files: Sequence[str],
+    ligand_seed: int,
+) -> None:
     """Write what `compile_parameters` makes of its arguments to a file."""
-    compile_parameters(**compiled).save(output)
+    compile_parameters(score_function, ligand_params, index_files, ligand_seed).save(output)
 
 
 def _tree_sha256(folder: Path) -> str:

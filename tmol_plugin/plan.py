@@ -18,23 +18,24 @@ import pandas as pd
 from tmol_plugin import memory, provenance, tables
 from tmol_plugin.config import scoring_settings
 from tmol_plugin.errors import REASONS, RunError, StructureError
-from tmol_plugin.parameters import Parameters
+from tmol_plugin.parameters import load_parameters
 
 # A bucket expected to take less than this is not worth a process of its own: TMol needs 20
 # to 30 s for its imports and its database before the first structure.
 START_UP_MINUTES = 2.0
 
 # Cost of a structure, measured on one CPU core at 218 to 11992 atoms (2026-11-30, TMol 0.2.0,
-# torch 2.13.0). Preparation took 0.16 s at 1231 atoms, 0.33 at 3039 and 1.16 at 11992 with
-# `hydrogens: keep`, and 1.4 to 1.9 times that with `optimize`; scoring 4.2 to 5.6 us per atom.
-PREPARATION_SECONDS = 0.05
-PREPARATION_SECONDS_PER_ATOM = 1e-4
+# torch 2.13.0). TMol's preparation took 0.16 s at 1231 atoms, 0.33 at 3039 and 1.16 at 11992
+# with `hydrogens: keep`, and 1.4 to 1.9 times that with `optimize`; native preparation takes
+# 0.4 us per atom (tests/benchmarks/prepare.py); scoring 4.2 to 5.6 us per atom.
+PREPARATION_SECONDS = {"native": 2e-4, "tmol": 0.05}
+PREPARATION_SECONDS_PER_ATOM = {"native": 4e-7, "tmol": 1e-4}
 PREPARATION_FACTOR = {"keep": 1.0, "optimize": 1.6}
 SCORING_SECONDS_PER_ATOM = 6e-6
 
 _IDENTITY = ["structure_id", "model", "sha256"]
-_NEEDED = ["structure_id", "path", "model", "sha256", "n_residues", "n_atoms", "engine"]
-_USED = [*_NEEDED, "stage", "reason", "message", "remedy"]
+_NEEDED = ["structure_id", "path", "model", "sha256", "n_residues", "n_atoms", "chemistry"]
+_USED = [*_NEEDED, "missing_atoms", "stage", "reason", "message", "remedy"]
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,28 @@ class Plan:
     failures: pd.DataFrame
 
 
-def estimate_microseconds(n_atoms: np.ndarray, hydrogens: str) -> np.ndarray:
-    """Time to prepare and score structures with the tmol engine on one CPU core, int64 [n]."""
-    preparation = PREPARATION_SECONDS + PREPARATION_SECONDS_PER_ATOM * n_atoms
-    seconds = PREPARATION_FACTOR[hydrogens] * preparation + SCORING_SECONDS_PER_ATOM * n_atoms
+def can_prepare(rows: pd.DataFrame, hydrogens: str = "keep") -> np.ndarray:
+    """Whether native preparation takes structures: str [n], empty, or the reason why not.
+
+    Args:
+        rows: of tables.INDEX (at least `chemistry` and `missing_atoms`), none of them failed.
+    """
+    if hydrogens != "keep":
+        return np.full(len(rows), f"hydrogens: {hydrogens}", object)
+    chemistry = rows["chemistry"].fillna("").to_numpy(object)
+    beyond = chemistry != "protein"
+    incomplete = rows["missing_atoms"].fillna("").ne("").to_numpy(bool)
+    reasons = np.where(incomplete, "heavy atoms to rebuild", "").astype(object)
+    reasons[beyond] = chemistry[beyond]
+    return reasons
+
+
+def estimate_microseconds(n_atoms: np.ndarray, engines: np.ndarray, hydrogens: str) -> np.ndarray:
+    """Time to prepare and score structures with their engines on one CPU core, int64 [n]."""
+    seconds = SCORING_SECONDS_PER_ATOM * n_atoms
+    for engine, start in PREPARATION_SECONDS.items():
+        preparation = start + PREPARATION_SECONDS_PER_ATOM[engine] * n_atoms
+        seconds += (engines == engine) * PREPARATION_FACTOR[hydrogens] * preparation
     return np.rint(seconds * 1e6).astype(np.int64)  # whole, so that sums know no order
 
 
@@ -66,6 +85,7 @@ def make_plan(
     target_minutes: float,
     budget_bytes: int,
     hydrogens: str,
+    engine: str = "auto",
     settings_id: str,
     start_up_minutes: float = START_UP_MINUTES,
     is_to_retry: Callable[[str], bool] = lambda chunk: False,
@@ -76,12 +96,13 @@ def make_plan(
     each bucket's space of hashes is halved until every piece, a chunk, is within both limits.
 
     Args:
-        index: rows of tables.INDEX (at least its keys, sizes, engine and failure).
+        index: rows of tables.INDEX (at least its keys, sizes, chemistry and failure).
         bucket_ratio: a bucket ends at this many times the atoms it starts at; more than 1.
         max_structures: structures of a chunk, at most.
         target_minutes: expected minutes of a chunk of several structures, at most.
         budget_bytes: memory that a batch may be predicted to take.
         hydrogens: keep or optimize.
+        engine: auto (native where it can) or tmol (for all).
         settings_id: digest of what decides energies; part of each chunk's id.
         start_up_minutes: a bucket expected to take less is merged.
         is_to_retry: whether a chunk was scored with failures that may not come again; it is
@@ -89,19 +110,22 @@ def make_plan(
 
     Raises:
         RunError: a setting out of range; a structure that occurs twice; a row without a
-            reason and without a size, hash or engine; a reason that is not in errors.REASONS.
+            reason and without a size, hash or chemistry; a reason that is not in errors.REASONS.
     """
     _check_settings(bucket_ratio, max_structures, target_minutes, hydrogens)
     index = index.reset_index(drop=True)
     _check_index(index)
     failed = index["reason"].notna().to_numpy(bool)
     failures = index.loc[failed, list(tables.FAILURES.columns)].reset_index(drop=True)
-    rows = index.loc[~failed, _NEEDED].reset_index(drop=True)
+    rows = index.loc[~failed, [*_NEEDED, "missing_atoms"]].reset_index(drop=True)
     del index
+    why = can_prepare(rows, hydrogens) if engine == "auto" else np.full(len(rows), "engine: tmol")
+    rows["engine_reason"] = pd.array(why, dtype=pd.StringDtype())
+    engines = np.where(rows["engine_reason"].eq(""), "native", "tmol").astype(object)
 
     atoms, residues = (rows[name].to_numpy(np.int64) for name in ("n_atoms", "n_residues"))
-    costs, keys = estimate_microseconds(atoms, hydrogens), _hash_keys(rows)
-    engines, limits = rows["engine"].to_numpy(object), (max_structures, target_minutes * 60e6)
+    costs, keys = estimate_microseconds(atoms, engines, hydrogens), _hash_keys(rows)
+    limits = (max_structures, target_minutes * 60e6)
     chunks, members_of, batches_of = [], {}, {}
     for engine, bucket, within in _buckets(engines, atoms, costs, bucket_ratio, start_up_minutes):
         within = within[np.argsort(keys[within], kind="stable")]
@@ -127,7 +151,7 @@ def make_plan(
         raise RunError("a structure is not in exactly one chunk: report this, with the index")
     batches = np.concatenate([np.empty(0, np.int32), *map(batches_of.get, names)])
     of_row = np.repeat(np.asarray(names, object), [len(members_of[name]) for name in names])
-    members = rows.take(order).reset_index(drop=True).drop(columns="engine")
+    members = rows.take(order).reset_index(drop=True)
     members["batch"] = pd.array(batches, dtype="Int32")
     members.insert(0, "chunk", pd.array(of_row, dtype=pd.StringDtype()))
     return Plan(tables.CHUNKS.frame(chunks), members, failures)
@@ -154,13 +178,13 @@ def run(index_files: Iterable[str], parameters_file: str, config: Mapping, folde
 
     Args:
         index_files: Parquet files of tables.INDEX; none is an empty index.
-        parameters_file: parameters.json of the run.
+        parameters_file: compiled parameters of the run.
         config: the complete configuration.
 
     Raises:
         RunError: a file cannot be read, and as `make_plan`.
     """
-    parameters, settings = Parameters.load(parameters_file), scoring_settings(config)
+    parameters, settings = load_parameters(parameters_file), scoring_settings(config)
     fingerprint = provenance.fingerprint(settings, parameters.id)
     budget = memory.device_budget_bytes(**config["memory"], device=config["device"])
     # What is dropped needs no parameters.
@@ -174,6 +198,7 @@ def run(index_files: Iterable[str], parameters_file: str, config: Mapping, folde
         **config["chunk"],
         budget_bytes=budget.bytes,
         hydrogens=config["hydrogens"],
+        engine=config["engine"],
         settings_id=fingerprint,
         is_to_retry=lambda chunk: _is_to_retry(Path(folder).parent / "chunks" / chunk),
     )
@@ -234,7 +259,7 @@ def _check_index(index: pd.DataFrame) -> None:
     failed = index["reason"].notna()
     if unknown := set(index.loc[failed, "reason"].unique()) - set(REASONS):
         raise RunError(f"the index holds reasons that are not known: {sorted(unknown)}")
-    incomplete = index[_NEEDED].isna().any(axis=1) | index["engine"].eq("").fillna(True)
+    incomplete = index[_NEEDED].isna().any(axis=1) | index["chemistry"].eq("").fillna(True)
     incomplete |= (index[["n_atoms", "n_residues"]] < 1).any(axis=1)
     if (incomplete & ~failed).any():
         raise RunError(

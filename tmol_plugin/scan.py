@@ -12,8 +12,6 @@ from tmol_plugin.inputs import Row, read_manifest
 from tmol_plugin.policy import Policy, read_structure
 from tmol_plugin.reading import Source
 
-ENGINE = "tmol"  # covers every structure that the policy lets through
-
 
 def run(manifest: str, output: str, models: str, policy: Policy) -> None:
     """Scan the structures of a manifest and write their index rows, in the manifest's order."""
@@ -61,7 +59,6 @@ def _scan_model(source: Source, key: dict, policy: Policy) -> dict:
         "chemistry": structure.chemistry,
         "unrecognized": ",".join(structure.unrecognized),
         "missing_atoms": "; ".join(missing),
-        "engine": ENGINE,
         "notes": format_notes(structure.notes),
     }
 

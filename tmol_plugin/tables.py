@@ -75,7 +75,7 @@ _SCORED = {
     **_KEY,
     "n_residues": (pa.int32(), "blocks of the pose"),
     "n_atoms": (pa.int32(), "atoms of the pose, hydrogens included"),
-    "engine": (pa.string(), "what scored it"),
+    "engine": (pa.string(), "native or tmol: what prepared it; upstream TMol scores either"),
     "hydrogens": (pa.string(), "keep or optimize, as in the config"),
     "parameters_id": (pa.string(), "id of the parameter database and score function"),
     "chunk": (pa.string(), "id of the chunk that scored it"),
@@ -94,7 +94,6 @@ INDEX = Table(
         "chemistry": (pa.string(), "protein, protein+nucleic acid, protein+ligand, ..."),
         "unrecognized": (pa.string(), "residue names without parameters, comma-separated"),
         "missing_atoms": (pa.string(), "heavy atoms to rebuild, as residue: atoms; ..."),
-        "engine": (pa.string(), "engine that can take it; empty if it failed"),
         "notes": (pa.string(), "what the reading dropped, renamed or chose, as name=count"),
         "extra": (pa.string(), "further columns of the sheet, as a JSON object"),
         **_WHY,
@@ -110,7 +109,7 @@ MEMORY = Table(
         "batch": (pa.int32(), "batch within the chunk, from 0"),
         "split": (pa.int32(), "how often the batch was halved after running out of memory"),
         "outcome": (pa.string(), "scored, or the reason why it was not (halved, if more than one)"),
-        "engine": (pa.string(), "what scored it"),
+        "engine": (pa.string(), "engine of the chunk, native or tmol"),
         "device": (pa.string(), "cpu or cuda"),
         "n_structures": (pa.int32(), "poses of the batch"),
         "max_atoms": (pa.int32(), "atoms of its largest pose"),
@@ -127,7 +126,7 @@ TIMING = Table(
     "timing",
     {
         "chunk": (pa.string(), "id of the chunk"),
-        "engine": (pa.string(), "what scored it"),
+        "engine": (pa.string(), "engine of the chunk, native or tmol"),
         "device": (pa.string(), "cpu, or the name of the CUDA device"),
         "hostname": (pa.string(), "machine that scored it"),
         "threads": (pa.int32(), "CPU threads it was given"),
@@ -147,7 +146,7 @@ CHUNKS = Table(
     "chunks",
     {
         "chunk": (pa.string(), "id, from the content of its members and the settings"),
-        "engine": (pa.string(), "engine that scores it"),
+        "engine": (pa.string(), "native or tmol: what prepares it; upstream TMol scores either"),
         "bucket": (pa.string(), "smallest-largest atom count of its bucket"),
         "n_structures": (pa.int32(), "structures"),
         "n_batches": (pa.int32(), "batches"),
@@ -163,6 +162,7 @@ MEMBERS = Table(
         "n_residues": (pa.int32(), "from the scan"),
         "n_atoms": (pa.int32(), "estimate from the scan"),
         "batch": (pa.int32(), "batch within the chunk, from 0"),
+        "engine_reason": (pa.string(), "why upstream TMol prepares it; empty if native does"),
     },
 )
 

@@ -17,6 +17,7 @@ import pandas as pd
 import yaml
 
 from tmol_plugin import memory, plan, tables
+from tmol_plugin.parameters import Parameters
 
 ROOT = Path(__file__).parents[2]
 SEED = 20160
@@ -68,9 +69,8 @@ def main() -> None:
         command = [sys.executable, __file__, "--rows", str(arguments.rows)]
         subprocess.run([*command, "--only-index", str(index)], check=True)
         imported = memory.host_rss_bytes()
-        parameters = folder / "parameters.json"
-        fields = dict.fromkeys(("failed", "database", "database_sha256"))
-        tables.write_json(parameters, fields | {"id": "x", "score_function": "", "residues": []})
+        parameters = folder / "parameters.safetensors"
+        Parameters({}, {"score_function": "", "residues": [], "failed": {}}).save(parameters)
         config = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
         config["memory"]["device_gib"] = 24
         started = time.perf_counter()

@@ -59,8 +59,8 @@ def score_by_hand(project) -> None:
     project.write("listed.txt", "".join(f"structures/{name}\n" for name in names))
     project.step("inputs", "listed.txt", "--output", "inputs.tsv")
     project.step("scan", "--manifest", "inputs.tsv", "--output", "index.parquet")
-    project.step("parameters", "--output", "parameters.json")
-    shared = ["--parameters", "parameters.json"]
+    project.step("parameters", "--output", "parameters.safetensors")
+    shared = ["--parameters", "parameters.safetensors"]
     config = json.dumps(project.complete_config())
     project.step("plan", "--index", "index.parquet", *shared, "--config", config, "--output", "p")
     (project.folder / "structures" / "1ejg.pdb").unlink()

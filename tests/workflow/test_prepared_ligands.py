@@ -1,9 +1,9 @@
 """Residues that TMol has no parameters for are prepared once per run, alike in every run."""
 
-import json
-
 import pandas as pd
 import pytest
+
+from tmol_plugin.parameters import load_parameters
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +23,11 @@ def test_phosphorylated_residues_are_prepared_and_scored(prepared):
         scores = project.table("scores").set_index("structure_id")
         assert list(scores.index) == ["1ajj.pdb", "1fmo.pdb"]
         assert scores.loc["1fmo.pdb", "n_residues"] == 338
-        path = project.results / "parameters" / "parameters.json"
-        parameters = json.loads(path.read_text())
-        assert parameters["residues"] == ["SEP", "TPO"]
-        assert parameters["failed"] == {}
-        assert set(scores["parameters_id"]) == {parameters["id"]}
+        path = project.results / "parameters" / "parameters.safetensors"
+        parameters = load_parameters(path)
+        assert parameters.residues == ["SEP", "TPO"]
+        assert parameters.failed == {}
+        assert set(scores["parameters_id"]) == {parameters.id}
 
 
 def test_two_runs_have_identical_energies(prepared, energies):

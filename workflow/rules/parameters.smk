@@ -3,7 +3,7 @@ rule parameters:
     input:
         INDEX if CONFIG["prepare_ligands"] else [],
     output:
-        f"{RESULTS}/parameters/parameters.json",
+        f"{RESULTS}/parameters/parameters.safetensors",
     log:
         f"{RESULTS}/logs/parameters.log",
     benchmark:

@@ -7,7 +7,7 @@ rule score_chunk:
     input:
         members=ancient(f"{RESULTS}/plan/members/{{chunk}}.tsv"),
         plan=ancient(f"{RESULTS}/plan/run.json"),
-        parameters=ancient(f"{RESULTS}/parameters/parameters.json"),
+        parameters=ancient(f"{RESULTS}/parameters/parameters.safetensors"),
     output:
         scores=f"{RESULTS}/chunks/{{chunk}}/scores.parquet",
         scores_unweighted=f"{RESULTS}/chunks/{{chunk}}/scores_unweighted.parquet",
