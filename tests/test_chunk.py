@@ -19,6 +19,7 @@ from tmol_plugin.chunk import Chunk, Stopwatch
 from tmol_plugin.engine import Prepared, check_parameters
 from tmol_plugin.errors import RunError, StructureError
 from tmol_plugin.parameters import Parameters
+from tmol_plugin.policy import read_structure
 
 UBIQUITIN = (Path(__file__).parent / "structures" / "1ubi.pdb").read_text().splitlines(True)
 PARAMETERS = Parameters({}, {"score_function": "beta2016", "residues": [], "failed": {}})
@@ -61,13 +62,15 @@ class FakeEngine:
         if self.faults[moment]:
             self.faults[moment](names)
 
-    def prepare(self, structure):
+    def read(self, source, model, policy):
+        structure = read_structure(source, model, policy)
         name = Path(structure.path).stem
         self._at("prepare", [name])
         coords = np.concatenate([residue.coords for residue in structure.residues])
         n_residues = len(structure.residues)
         pose = (name, coords)
-        return Prepared(pose, PARAMETERS.id, n_residues, len(coords), {"atoms_built": n_residues})
+        notes = {**structure.notes, "atoms_built": n_residues}
+        return Prepared(pose, PARAMETERS.id, n_residues, len(coords), notes, self.name)
 
     def stack(self, batch):
         check_parameters(self.parameters_id, batch)
@@ -107,7 +110,8 @@ def members(tmp_path):
             path.write_text("".join(piece))
             row = {"structure_id": f"in/{path.stem}", "path": str(path), "model": 1}
             row |= {"sha256": tables.file_sha256(path), "n_residues": last, "n_atoms": 16 * last}
-            rows.append(row | {"batch": batches[i] if batches else 0})
+            row |= {"batch": batches[i] if batches else 0, "engine_reason": "engine: tmol"}
+            rows.append(row)
         return tables.MEMBERS.frame(rows)
 
     return write

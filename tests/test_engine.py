@@ -151,7 +151,7 @@ def test_a_batch_of_mixed_sizes_gives_each_what_it_gets_alone(keep, poses):
 
 
 def test_poses_of_other_parameters_are_refused(keep, poses):
-    stranger = Prepared(poses[0].pose, "f" * 12, 76, 1231, {})
+    stranger = Prepared(poses[0].pose, "f" * 12, 76, 1231, {}, "tmol")
     with pytest.raises(RunError, match=f"{'f' * 12}.*{PARAMETERS.id}"):
         check_parameters(PARAMETERS.id, [poses[1], stranger])
     with pytest.raises(RunError, match=f"{'f' * 12}.*{PARAMETERS.id}"):

@@ -76,7 +76,7 @@ class Run:
                 if end == "scan":
                     key |= tables.failure_row(key, "scan", StructureError("unreadable", "empty"))
                 else:
-                    key |= {"n_residues": 5, "n_atoms": 80, "engine": "tmol"}
+                    key |= {"n_residues": 5, "n_atoms": 80, "chemistry": "protein"}
                 index.append(key)
         # Shards hold what their hash gives them: here every other row, the last first.
         for path, part in zip(self.index, (index[::-2], index[-2::-2]), strict=True):

@@ -24,11 +24,15 @@ SETTINGS |= {"budget_bytes": 200_000_000, "hydrogens": "keep", "settings_id": "a
 SETTINGS |= {"start_up_minutes": 0.02}
 
 
+# What a row must be of for an engine to be chosen.
+CHEMISTRY = {"native": "protein", "tmol": "protein+ligand"}
+
+
 def structure(i, n_atoms, engine="tmol", **more):
     sha256 = hashlib.sha256(f"{i} {n_atoms}".encode()).hexdigest()
     row = {"structure_id": f"s{i}", "path": f"in/s{i}.pdb", "model": 1, "sha256": sha256}
-    row |= {"n_atoms": n_atoms, "n_residues": max(1, n_atoms // 16), "engine": engine}
-    return row | more
+    row |= {"n_atoms": n_atoms, "n_residues": max(1, n_atoms // 16)}
+    return row | {"chemistry": CHEMISTRY[engine]} | more
 
 
 def failure(i, reason="missing_atoms"):
@@ -52,12 +56,21 @@ def chunks_of(made):
 
 def slow_chunks(rows, settings):
     """The members of each chunk, by exact arithmetic and recursion over the bits of the hash."""
-    factor = {"keep": 10, "optimize": 16}[settings["hydrogens"]]
+    keep = settings["hydrogens"] == "keep"
     most_cost = settings["target_minutes"] * 60e6
     minimum = settings["start_up_minutes"] * 60e6
 
+    def engine_of(row):
+        return "native" if keep and row["chemistry"] == "protein" else "tmol"
+
     def cost(part):
-        return sum(factor * (5000 + 10 * row["n_atoms"]) + 6 * row["n_atoms"] for row in part)
+        return sum(map(cost_of, part))
+
+    def cost_of(row):
+        n_atoms = row["n_atoms"]
+        if engine_of(row) == "native":
+            return round(200 + Fraction(32, 5) * n_atoms)
+        return (10 if keep else 16) * (5000 + 10 * n_atoms) + 6 * n_atoms
 
     def bits(row):
         text = f"{row['sha256']} {row['model']} {row['structure_id']}"
@@ -77,10 +90,10 @@ def slow_chunks(rows, settings):
         return k
 
     chunks = []
-    for engine in {row["engine"] for row in rows}:
+    for engine in {engine_of(row) for row in rows}:
         buckets = {}
         for row in rows:
-            if row["engine"] == engine:
+            if engine_of(row) == engine:
                 buckets.setdefault(bucket(row), []).append(row)
         groups = [[]]
         for _, part in sorted(buckets.items()):
@@ -119,9 +132,12 @@ def test_chunks_are_those_of_the_slow_planner_and_within_limits(sizes, engines, 
     pd.testing.assert_frame_equal(by_id[columns], expected[columns])
     for row in made.chunks.itertuples():
         members = made.members[made.members["chunk"] == row.chunk]
-        assert set(expected.loc[members["structure_id"], "engine"]) == {row.engine}
+        chemistry = expected.loc[members["structure_id"], "chemistry"]
+        natives = chemistry.eq("protein") & (changes["hydrogens"] == "keep")
+        assert set(natives.map({True: "native", False: "tmol"})) == {row.engine}
         atoms = members["n_atoms"].to_numpy(int)
-        minutes = estimate_microseconds(atoms, changes["hydrogens"]).sum() / 60e6
+        engines = np.full(len(atoms), row.engine, object)
+        minutes = estimate_microseconds(atoms, engines, changes["hydrogens"]).sum() / 60e6
         assert row.estimated_minutes == pytest.approx(minutes)
         assert row.n_structures == len(members)
         if len(members) > 1:
@@ -184,7 +200,7 @@ def test_the_id_of_a_chunk_is_a_digest_of_its_members_and_of_what_decides_energi
     changed = [plan_of(rows, settings_id="other")]
     for change in ({"sha256": "0" * 64}, {"model": 2}, {"structure_id": "x"}):
         changed.append(plan_of([rows[0], rows[1] | change]))
-    changed.append(plan_of([row | {"engine": "native"} for row in rows]))
+    changed.append(plan_of([row | {"chemistry": "protein"} for row in rows]))
     found = [made.chunks["chunk"].tolist() for made in changed]
     assert [expected] not in found
     assert len({tuple(ids) for ids in found}) == len(found)
@@ -235,12 +251,12 @@ def test_labels_span_the_buckets_merged():
 
 
 def test_estimates_are_near_what_was_measured():
-    # Seconds on one core, 2026-11-30, TMol 0.2.0: 1ubq and bysize_200, _400 and _800 of
-    # /work/shared/structures to a pose, plus 4.2 to 5.6 us of scoring per atom.
-    atoms = np.array([1231, 3039, 5899, 11992], np.int32)
+    # Seconds on one core, 2026-11-30, TMol 0.2.0: 1ubq, 5mm8, 6azu and 5opj to a pose, plus
+    # 4.2 to 5.6 us of scoring per atom.
+    atoms, tmol = np.array([1231, 3039, 5899, 11992], np.int32), np.full(4, "tmol", object)
     keep, optimize = [0.166, 0.345, 0.62, 1.22], [0.255, 0.525, 0.88, 1.96]
-    assert estimate_microseconds(atoms, "keep") / 1e6 == pytest.approx(keep, rel=0.1)
-    assert estimate_microseconds(atoms, "optimize") / 1e6 == pytest.approx(optimize, rel=0.25)
+    assert estimate_microseconds(atoms, tmol, "keep") / 1e6 == pytest.approx(keep, rel=0.1)
+    assert estimate_microseconds(atoms, tmol, "optimize") / 1e6 == pytest.approx(optimize, rel=0.25)
 
 
 def test_failures_keep_their_order_and_are_in_no_chunk():
@@ -259,6 +275,22 @@ def test_an_index_with_nothing_to_score_gives_an_empty_plan(tmp_path, failures):
     assert len(tables.read_tsv(tmp_path / "chunks.tsv", tables.CHUNKS)) == 0
     assert len(tables.read_parquet(tmp_path / "failures.parquet", tables.FAILURES)) == len(failures)
     assert list((tmp_path / "members").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "changes", "reason"),
+    [
+        ({}, {}, ""),
+        ({"missing_atoms": "A:4 LYS: CE NZ"}, {}, "heavy atoms to rebuild"),
+        ({"chemistry": "protein+nucleic acid"}, {}, "protein+nucleic acid"),
+        ({}, {"hydrogens": "optimize"}, "hydrogens: optimize"),
+        ({}, {"engine": "tmol"}, "engine: tmol"),
+    ],
+)
+def test_the_plan_says_why_upstream_prepares(row, changes, reason):
+    made = plan_of([structure(1, 500, "native", **row)], **changes)
+    assert made.members["engine_reason"].tolist() == [reason]
+    assert made.chunks["engine"].tolist() == ["tmol" if reason else "native"]
 
 
 def test_structures_of_one_size_are_halved_evenly():
@@ -282,7 +314,7 @@ def test_structures_of_one_size_are_halved_evenly():
             ([structure(1, 50) | change], r"neither a reason nor .* for 's1' \(model 1\)")
             for change in (
                 *({"n_atoms": None}, {"n_atoms": 0}, {"n_residues": 0}),
-                *({"engine": None}, {"engine": ""}, {"sha256": None}),
+                *({"chemistry": None}, {"chemistry": ""}, {"sha256": None}),
             )
         ),
     ],

@@ -63,7 +63,7 @@ def failures(rows):
 
 def check_row(row):
     """A row has all that a plan needs, or all of a failure, and nothing of the other."""
-    sizes = ["n_residues", "n_heavy_atoms", "n_atoms", "n_chains", "chemistry", "engine"]
+    sizes = ["n_residues", "n_heavy_atoms", "n_atoms", "n_chains", "chemistry"]
     why = ["stage", "reason", "message", "remedy"]
     has, lacks = (why, sizes) if row["reason"] else (sizes, why)
     assert all(row[name] for name in has), row
@@ -88,7 +88,7 @@ def test_rows_of_the_shipped_structures(scanned):
     for name, (_, n_chains, chemistry, notes) in SHIPPED.items():
         row = found[name]
         assert (row["n_chains"], row["chemistry"], row["notes"]) == (n_chains, chemistry, notes)
-        assert (row["model"], row["engine"], row["unrecognized"]) == (1, scan.ENGINE, "")
+        assert (row["model"], row["unrecognized"]) == (1, "")
         blocks, atoms = sizes[name]
         assert row["n_residues"] == blocks
         # Buckets are 1.5 wide: an estimate of 2 % is plenty. The largest error is 1.8 %.

@@ -56,6 +56,7 @@ def members(ids=ODD_IDS):
     return [
         {"structure_id": name, "path": f"in/{name}", "model": i + 1, "sha256": f"{i:064x}"}
         | {"n_residues": 10 + i, "n_atoms": 2**31 - 1 - i, "batch": i // 4}
+        | {"engine_reason": ["", "heavy atoms to rebuild"][i % 2]}
         for i, name in enumerate(ids)
     ]
 

@@ -84,7 +84,7 @@ def run(
 
 def _engine(members: pd.DataFrame) -> type[TmolEngine]:
     """The engine that the plan chose: a chunk's members are all of one."""
-    if members["engine_reason"].eq("").all():
+    if members["engine_reason"].fillna("").eq("").all():
         from tmol_plugin.native_engine import NativeEngine
 
         return NativeEngine

@@ -153,6 +153,7 @@ def make_plan(
     of_row = np.repeat(np.asarray(names, object), [len(members_of[name]) for name in names])
     members = rows.take(order).reset_index(drop=True)
     members["batch"] = pd.array(batches, dtype="Int32")
+    members = members[list(tables.MEMBERS.columns)]
     members.insert(0, "chunk", pd.array(of_row, dtype=pd.StringDtype()))
     return Plan(tables.CHUNKS.frame(chunks), members, failures)
 
