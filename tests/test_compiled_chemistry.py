@@ -6,6 +6,7 @@ from collections import defaultdict, deque
 import numpy as np
 import pytest
 import torch
+from compiled_blocks import Block, texts
 from tmol.database.chemical import N_VARIANT_INDICES
 from tmol.io._protonation import database_forms
 from tmol.io.details._protonation_variants import select_protonation_variants
@@ -15,37 +16,6 @@ from tmol.io.details._select_from_canonical import (
 
 AMINO_ACIDS = "ALA ARG ASN ASP CYS GLN GLU GLY HIS ILE LEU LYS MET PHE PRO SER THR TRP TYR VAL"
 N_TERMINI = 4
-
-
-def texts(names):
-    return [bytes(name).rstrip(b"\x00").decode() for name in names]
-
-
-class Block:
-    """One compiled block type: slices of the tensors that belong to it."""
-
-    def __init__(self, compiled, index):
-        self.tensors = compiled.tensors
-        self.index = index
-        self.atoms = self._slice("atom")
-        self.names = texts(self.tensors["atom.name"][self.atoms])
-
-    def _slice(self, kind):
-        start, end = self.tensors[f"block_type.{kind}_offset"][self.index : self.index + 2]
-        return slice(int(start), int(end))
-
-    def of(self, kind, what):
-        return self.tensors[f"{kind}.{what}"][self._slice(kind)]
-
-    def value(self, what):
-        return self.tensors[f"block_type.{what}"][self.index]
-
-    def named(self, uaid):
-        """An atom id as TMol's residue types write it: a name, or (connection, depth)."""
-        atom, connection, depth = (int(i) for i in uaid)
-        if atom >= 0:
-            return self.names[atom]
-        return texts(self.of("connection", "name"))[connection], depth
 
 
 @pytest.fixture(scope="module")
