@@ -1,5 +1,6 @@
 """Parameters: an id that says which energies, and databases that keep what they add."""
 
+import fnmatch
 import os
 import re
 import subprocess
@@ -380,3 +381,22 @@ def test_generated_parameters_score_and_change_no_other_energy(generated, plain,
     assert energies(engine, crambin) == energies(new_engine(own), crambin)
     # The same id promises the same energies, whichever process made the database.
     assert energies(new_engine(second), tmp_path / "tpo.pdb", second.residues) == with_tpo
+
+
+def test_the_documentation_names_every_tensor_and_list(plain):
+    """Both ways; `.x` is of the term before it, `_x` another ending, `*` any."""
+    made = load_parameters(plain)
+    text = (Path(__file__).parents[1] / "docs" / "parameters.md").read_text()
+    documented, term, last = set(), "", ""
+    for row in re.findall(r"^\| (`.+?) \|", text, re.MULTILINE):
+        for name in re.findall(r"`([\w.*]+)`", row):
+            if name.startswith("_"):
+                name = last.rpartition("_")[0] + name
+            elif name.startswith("."):
+                name = term + name
+            term, last = name.partition(".")[0], name
+            documented.add(name)
+    written = {*made.tensors, *made.metadata, "id", "format", "database", "database_sha256"}
+    assert [name for name in documented if not fnmatch.filter(written, name)] == []
+    matched = {name for pattern in documented for name in fnmatch.filter(written, pattern)}
+    assert written - matched == {"class_aliases"}  # explained beside `classes`
