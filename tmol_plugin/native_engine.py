@@ -36,7 +36,7 @@ class NativeEngine(TmolEngine):
 
     def read(self, source: Source, model: int, policy: Policy) -> Prepared:
         try:
-            pose = read_pose(source, self._parameters, model, policy)
+            pose = read_pose(source, self._parameters, model=model, policy=policy)
         except NotCoveredError as why:
             log.info("%s; TMol prepares it", why)
             return self.prepare(why.structure)

@@ -8,6 +8,7 @@ policy, which tells what is wrong, or hands the residues over as they are meant.
 import logging
 import weakref
 from dataclasses import dataclass
+from pathlib import Path
 
 import gemmi
 import numpy as np
@@ -49,16 +50,18 @@ class NotCoveredError(StructureError):
 
 
 def read_pose(
-    source: Source | str,
+    source: Source | str | Path,
     parameters: Parameters,
+    hydrogens: str = "keep",
     model: int = 1,
     policy: Policy = DEFAULT,
 ) -> Pose:
-    """Prepare one model of a PDB or mmCIF file: hydrogens kept, missing ones built.
+    """Prepare one model of a PDB or mmCIF file.
 
     Args:
         source: a path, or a file that was opened already.
         parameters: what the block types are taken from.
+        hydrogens: keep (missing ones are built), or optimize, which is not covered.
         model: number of the model, as the file counts.
         policy: what becomes of residues and atoms that cannot be scored.
 
@@ -70,7 +73,10 @@ def read_pose(
         StructureError: with a reason of `errors.REASONS` and a message that names the file
             and the residues, if the structure cannot be scored.
     """
-    source = Source(source) if isinstance(source, str) else source
+    source = source if isinstance(source, Source) else Source(str(source))
+    if hydrogens != "keep":
+        structure = read_structure(source, model, policy)
+        raise NotCoveredError(f"{source.path}: hydrogens: {hydrogens}", structure)
     return make_pose(prepare_file(source, tables_of(parameters), model, policy), parameters)
 
 
