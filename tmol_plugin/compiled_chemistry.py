@@ -335,11 +335,11 @@ def _hydrogen_parents(context) -> np.ndarray:
     """int32 [classes, canonical atoms]: the heavy atom of a hydrogen in every form that has it."""
     ordering = context.canonical_ordering
     classes = ordering.restype_io_equiv_classes
+    element = {kind.name: kind.element for kind in _chemical(context).atom_types}
     found = defaultdict(set)
     for kind in context.packed_block_types.active_block_types:
         at = classes.index(kind.io_equiv_class)
         index = ordering.restypes_atom_index_mapping[kind.io_equiv_class]
-        element = {k.name: k.element for k in _chemical(context).atom_types}
         is_hydrogen = [element[atom.atom_type] == "H" for atom in kind.atoms]
         for heavy, hydrogen in kind.bond_indices:
             if is_hydrogen[hydrogen] and not is_hydrogen[heavy]:

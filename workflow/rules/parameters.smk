@@ -1,4 +1,5 @@
-# One parameter database for the run; with `prepare_ligands`, extended by what the scan found.
+# One parameter database for the run, compiled into a file that every chunk loads; with
+# `prepare_ligands`, extended by what the scan found.
 rule parameters:
     input:
         INDEX if CONFIG["prepare_ligands"] else [],
