@@ -1,23 +1,26 @@
-"""What several tests compare with: compiled parameters, and TMol's context of them."""
+"""The compiled parameters, made once for all tests that ask for them."""
+
+import os
+import subprocess
+import sys
 
 import pytest
 
+from tmol_plugin.parameters import load_parameters
 
-@pytest.fixture(scope="session")
-def compiled():
-    """Parameters of beta2016, as a chunk loads them."""
-    from tmol_plugin.parameters import compile_parameters
-
-    return compile_parameters()
+# What a run under sanitizers sets: TMol is not of their kind, and only compiles here.
+_OF_SANITIZERS = ("LD_PRELOAD", "ASAN_OPTIONS", "UBSAN_OPTIONS", "PYTHONMALLOC")
+_OF_SANITIZERS += ("TMOL_PLUGIN_LIBRARY",)
 
 
 @pytest.fixture(scope="session")
-def context():
-    """TMol's context of its own database; the order of its block types is that of `compiled`."""
-    import torch
-    from biotite.structure import AtomArray
-    from tmol import ParameterDatabase
-    from tmol.io import build_context_from_atom_array
+def parameters(tmp_path_factory):
+    """Parameters of TMol's own database, compiled in a process of its own.
 
-    database = ParameterDatabase.get_default()
-    return build_context_from_atom_array(AtomArray(0), torch.device("cpu"), database)
+    So that tests of the native library run without TMol and torch, also under sanitizers.
+    """
+    path = tmp_path_factory.mktemp("parameters") / "parameters.safetensors"
+    environment = {k: v for k, v in os.environ.items() if k not in _OF_SANITIZERS}
+    code = "import sys; from tmol_plugin import parameters; parameters.run(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, str(path)], env=environment, check=True)
+    return load_parameters(path)

@@ -10,6 +10,7 @@ import pytest
 
 from tmol_plugin import __version__, native
 from tmol_plugin.errors import RunError
+from tmol_plugin.naming import preparation_arrays
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -82,19 +83,18 @@ def test_a_library_that_lacks_a_function(monkeypatch):
         native.library()
 
 
-def test_tables_keep_their_arrays(monkeypatch):
+def test_tables_copy_what_they_need_and_are_freed_once(monkeypatch, parameters):
     freed = []
     monkeypatch.setattr(native.library(), "tp_tables_free", freed.append)
-    array = np.arange(3, dtype=np.float32)
-    holders = sys.getrefcount(array)
-    tables = native.Tables({"floats": array, "none": np.empty(0, np.int64)})
-    assert sys.getrefcount(array) == holders + 1
+    arrays = preparation_arrays(parameters)
+    holders = {name: sys.getrefcount(array) for name, array in arrays.items()}
+    tables = native.Tables(arrays)
+    assert {name: sys.getrefcount(array) for name, array in arrays.items()} == holders
     handle = tables._as_parameter_
     assert not freed
     del tables
     gc.collect()
     assert freed == [handle]
-    assert sys.getrefcount(array) == holders
     monkeypatch.undo()
     native.library().tp_tables_free(handle)
 
