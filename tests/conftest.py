@@ -1,4 +1,4 @@
-"""The compiled parameters, made once for all tests that ask for them."""
+"""What several tests compare with: compiled parameters, and TMol's context of them."""
 
 import os
 import subprocess
@@ -7,6 +7,27 @@ import sys
 import pytest
 
 from tmol_plugin.parameters import load_parameters
+
+
+@pytest.fixture(scope="session")
+def compiled():
+    """Parameters of beta2016, as a chunk loads them."""
+    from tmol_plugin.parameters import compile_parameters
+
+    return compile_parameters()
+
+
+@pytest.fixture(scope="session")
+def context():
+    """TMol's context of its own database; the order of its block types is that of `compiled`."""
+    import torch
+    from biotite.structure import AtomArray
+    from tmol import ParameterDatabase
+    from tmol.io import build_context_from_atom_array
+
+    database = ParameterDatabase.get_default()
+    return build_context_from_atom_array(AtomArray(0), torch.device("cpu"), database)
+
 
 # What a run under sanitizers sets: TMol is not of their kind, and only compiles here.
 _OF_SANITIZERS = ("LD_PRELOAD", "ASAN_OPTIONS", "UBSAN_OPTIONS", "PYTHONMALLOC")

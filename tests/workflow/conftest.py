@@ -244,7 +244,7 @@ def separate(first_runs) -> Project:
 
 @pytest.fixture(scope="session")
 def together(first_runs) -> Project:
-    """The structures of `grown`, from a text file in another order, in one chunk."""
+    """The structures of `grown`, from a text file in another order, in a chunk per engine."""
     return first_runs[1]
 
 

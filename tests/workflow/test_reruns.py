@@ -5,8 +5,9 @@ import pandas as pd
 NAMES = ["1ajj.pdb", "1ejg.pdb", "1fas.cif"]
 
 
-def test_chunks_of_one_score_as_one_chunk(grown, together, differences):
-    assert together.ended.jobs["score_chunk"] == 1
+def test_chunks_of_one_score_as_chunks_of_many(grown, together, differences):
+    # One of each engine: 1ajj holds a calcium.
+    assert together.ended.jobs["score_chunk"] == 2
     scores = grown.table("scores")
     assert list(scores["structure_id"]) == NAMES
     assert scores["chunk"].nunique() == 3
@@ -22,7 +23,7 @@ def test_rows_stand_in_the_inputs_order(together):
     for name in ("scores", "scores_unweighted"):
         rows = together.table(name)
         assert list(rows["structure_id"]) == ["1fas.cif", "1ajj.pdb", "1ejg.pdb"]
-        assert rows["chunk"].nunique() == 1
+        assert rows["chunk"].nunique() == 2
 
 
 def test_total_is_the_sum_of_the_weighted_terms(together, energies):
@@ -97,7 +98,7 @@ def test_keys_that_decide_no_score_cost_no_scoring(separate, tmp_path):
 
 
 def test_key_that_decides_scores_scores_everything_again(together, soft):
-    assert soft.ended.jobs["score_chunk"] == 1
+    assert soft.ended.jobs["score_chunk"] == 2
     before, after = together.table("scores"), soft.table("scores")
     assert list(after["structure_id"]) == list(before["structure_id"])
     for name in ("chunk", "parameters_id"):
