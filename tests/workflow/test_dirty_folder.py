@@ -67,9 +67,9 @@ def score_by_hand(project) -> None:
     with open(project.folder / "structures" / "1fas.cif", "a") as file:
         file.write("# a comment more\n")
     plan = ["--plan", "p/run.json"]
-    (members,) = (project.folder / "p" / "members").iterdir()
-    chunk = ["--members", f"p/members/{members.name}", "--output", f"chunks/{members.stem}"]
-    project.step("score_chunk", *chunk, *plan, *shared, "--device", "cpu")
+    for members in (project.folder / "p" / "members").iterdir():
+        chunk = ["--members", f"p/members/{members.name}", "--output", f"chunks/{members.stem}"]
+        project.step("score_chunk", *chunk, *plan, *shared, "--device", "cpu")
     places = ["--plan", "p", "--chunks", "chunks", "--output", "results"]
     project.step("merge", "--manifest", "inputs.tsv", "--index", "index.parquet", *places)
 
