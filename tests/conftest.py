@@ -42,6 +42,7 @@ def parameters(tmp_path_factory):
     """
     path = tmp_path_factory.mktemp("parameters") / "parameters.safetensors"
     environment = {k: v for k, v in os.environ.items() if k not in _OF_SANITIZERS}
-    code = "import sys; from tmol_plugin import parameters; parameters.run(sys.argv[1])"
+    code = "import sys; from tmol_plugin.parameters import compile_parameters as compiled; "
+    code += "compiled().save(sys.argv[1])"
     subprocess.run([sys.executable, "-c", code, str(path)], env=environment, check=True)
     return load_parameters(path)
