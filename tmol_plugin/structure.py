@@ -84,8 +84,7 @@ def prepare_file(source: Source, tables: native.Tables, model: int, policy: Poli
     """What `read_pose` makes a pose of; needs no Parameters, so that any process can do it."""
     with reasoned(source.path):
         try:
-            read = _read_cif if source.is_cif else _read_pdb
-            atoms, bonds, partners = read(source, model)
+            atoms, bonds, partners = read_plain(source, model)
             prepared = native.prepare(tables, atoms, bonds, partners)
             return Result(prepared, _labels(atoms, prepared.first_atoms), prepared.counts)
         except native.NotPlain as why:
@@ -139,9 +138,21 @@ def make_pose(result: Result, parameters: Parameters) -> Pose:
     )
 
 
+def read_plain(source: Source, model: int) -> tuple[native.Atoms, np.ndarray, bytes]:
+    """The atoms of a model as gemmi reads them, and declared bonds as `native.prepare` takes them.
+
+    Raises:
+        NotPlain: if gemmi refuses the file, or would not read it as it is meant.
+    """
+    try:
+        return (_read_cif if source.is_cif else _read_pdb)(source, model)
+    except (ValueError, RuntimeError) as error:  # gemmi's
+        raise native.NotPlain(str(error)) from error
+
+
 def _read_pdb(source: Source, model: int):
     scan = native.scan_pdb(source.data, model)
-    flat = _flat(gemmi.read_pdb_string, scan.text)
+    flat = gemmi.FlatStructure(gemmi.read_pdb_string(scan.text))
     if len(flat.serials) != len(scan.segments):
         raise native.NotPlain("atoms that the parser left out")
     return _atoms(flat, slice(None), None, scan.segments), scan.bonds, scan.partners
@@ -156,10 +167,8 @@ def _read_cif(source: Source, model: int):
         author = block.find_values(f"_atom_site.auth_{name}")
         if author and list(author) != list(block.find_values(f"_atom_site.label_{name}")):
             raise native.NotPlain("names by the author besides the wwPDB's")
-    try:
-        read = gemmi.make_structure_from_block(block)
-    except (ValueError, RuntimeError) as error:
-        raise native.NotPlain(str(error)) from error
+    block.find_mmcif_category("_struct_conn.")  # refuses a loop that mixes categories
+    read = gemmi.make_structure_from_block(block)
     flat = gemmi.FlatStructure(read)
     numbers = flat.model_num
     if len(numbers) != len(block.find_values("_atom_site.Cartn_x")):
@@ -178,13 +187,6 @@ def _read_cif(source: Source, model: int):
         for end in (connection.partner1, connection.partner2)
     )
     return _atoms(flat, chosen, flat.subchains[chosen], None), _NO_BONDS, partners
-
-
-def _flat(read, text: bytes) -> gemmi.FlatStructure:
-    try:
-        return gemmi.FlatStructure(read(text))
-    except (ValueError, RuntimeError) as error:
-        raise native.NotPlain(str(error)) from error
 
 
 def _atoms(flat: gemmi.FlatStructure, chosen, subchains, segments) -> native.Atoms:
