@@ -179,6 +179,9 @@ class Typist {
         any = any || counts.back() > 0;
       }
       if (!any) return;
+      // Which of TMol's forms such a ring becomes hangs on its surroundings.
+      if (residue.residue_class == tables_.histidine())
+        not_covered("a histidine of which only some hydrogens are there");
       for (const auto& [form, expected] : one.forms)
         if (expected == counts) variant = form;
     } else if (one.has_deprotonated && one.expects_titratable[size_t(variant)] &&

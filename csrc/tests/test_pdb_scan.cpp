@@ -38,7 +38,7 @@ TEST_CASE("chains are divided by TER and by their letter") {
   CHECK(scan.not_plain == nullptr);
   CHECK(scan.segments == std::vector<int32_t>{0, 0, 1, 2, 2});
   CHECK(text.substr(scan.begin, 6) == "ATOM  ");
-  CHECK(text.substr(scan.end) == "\nEND\n");
+  CHECK(text.substr(scan.end) == "END\n");
 }
 
 TEST_CASE("a model is found by its number, others are not looked at") {

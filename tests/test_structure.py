@@ -1,0 +1,161 @@
+"""Native preparation against upstream TMol, and its fast way against its careful one."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from file_cases import CASES
+from parity import (
+    check_both_ways,
+    check_same_as_tmol,
+    counted,
+    prepare_fast,
+    reason_of,
+)
+from structure_cases import POSE
+
+from tmol_plugin.engine import TmolEngine
+from tmol_plugin.errors import StructureError
+from tmol_plugin.native_engine import NativeEngine
+from tmol_plugin.policy import Policy
+from tmol_plugin.pose import Pose
+from tmol_plugin.pose_reader import read_poses
+from tmol_plugin.reading import Source
+from tmol_plugin.structure import NotCoveredError, Result, read_pose
+
+STRUCTURES = Path(__file__).parent / "structures"
+SETTINGS = {"hydrogens": "keep", "packer_seed": 20160}
+# Shipped files that are prepared natively: all that have a score, but for the calcium of 1ajj
+# and the DNA of 1lcd. 1ejg has two residue names at one position.
+NATIVE = ["1a8o.cif", "1ejg.pdb", "1fas.cif", "1k1i.pdb", "1qbs.pdb", "1ubi.pdb"]
+NATIVE += ["2k39.pdb.gz", "2ofg.cif.gz", "4zhl.cif.gz"]
+PLAIN = [name for name in NATIVE if name != "1ejg.pdb"]
+
+
+@pytest.fixture(scope="module")
+def upstream(compiled):
+    return TmolEngine(compiled, SETTINGS, torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def native(compiled):
+    return NativeEngine(compiled, SETTINGS, torch.device("cpu"))
+
+
+def read_by_tmol(path):
+    import tmol
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return tmol.pose_stack_from_file(str(path), torch.device("cpu"), no_optH=True)
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_shipped_files_are_prepared_as_by_tmol(name, compiled, native, upstream):
+    path = STRUCTURES / name
+    pose = read_pose(path, compiled)
+    check_both_ways(Source(str(path)), compiled)
+    assert isinstance(prepare_fast(Source(str(path)), compiled), Result) == (name in PLAIN)
+    check_same_as_tmol(pose, read_by_tmol(path))
+    expected = upstream.read(Source(str(path)), 1, Policy())
+    check_same_as_tmol(pose, expected.pose)
+    assert counted(pose.notes) == counted(expected.notes)
+    # A weighted total of the same atoms within 0.01: the issue's measure of one pose. Built
+    # atoms differ by the rounding of 32 bits; the worst found was 1.2e-3, for 14935 atoms.
+    prepared = native.read(Source(str(path)), 1, Policy())
+    assert (prepared.engine, prepared.n_atoms) == ("native", expected.n_atoms)
+    totals = [
+        (engine.score(engine.stack([one]))[0] * engine.weights).sum()
+        for engine, one in ((native, prepared), (upstream, expected))
+    ]
+    assert abs(totals[0] - totals[1]) < 0.01
+
+
+def ended(path, parameters):
+    """The pose of a file, or the error that it ends in."""
+    try:
+        return read_pose(path, parameters)
+    except StructureError as error:
+        return error
+
+
+def written(tmp_path, case):
+    path = tmp_path / case.file
+    path.write_bytes(case.content)
+    return path
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_hand_made_cases_end_as_they_must(name, tmp_path, compiled, upstream):
+    case = CASES[name]
+    path = written(tmp_path, case)
+    careful = check_both_ways(Source(str(path)), compiled)
+    pose = ended(path, compiled)
+    if case.outcome != POSE:
+        assert reason_of(pose) == reason_of(careful) == case.outcome
+        return
+    assert isinstance(prepare_fast(Source(str(path)), compiled), Result) != case.careful
+    expected = upstream.read(Source(str(path)), 1, Policy())
+    check_same_as_tmol(pose, expected.pose)
+    assert counted(pose.notes) == counted(expected.notes)
+    if not case.alone:
+        check_same_as_tmol(pose, read_by_tmol(path))
+
+
+def test_what_is_not_covered_goes_to_tmol(tmp_path, compiled, native, upstream):
+    path = written(tmp_path, CASES["n-terminus-2"])
+    prepared = native.read(Source(str(path)), 1, Policy())
+    assert prepared.engine == "tmol"
+    assert prepared.pose.packed_block_types.active_block_types[
+        int(prepared.pose.block_type_ind[0, 0])
+    ].name.endswith("nterm_neutral")
+    # In one batch with poses of the library, each has the energies that it has alone.
+    others = [native.read(Source(str(STRUCTURES / name)), 1, Policy()) for name in PLAIN[:2]]
+    batch = [others[0], prepared, others[1]]
+    together = native.score(native.stack(batch))
+    alone = np.concatenate([native.score(native.stack([one])) for one in batch])
+    # TMol sums in 32 bits, in an order that the batch's padding decides.
+    assert np.allclose(together, alone, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_many_files_give_poses_and_failures_in_order(tmp_path, compiled, threads):
+    names = ["1ubi.pdb", "1lcd.pdb", "1ubi_ca.pdb", "2k39.pdb.gz", "1fas.cif"] * 8
+    paths = [str(STRUCTURES / name) for name in names]
+    paths[20] = str(tmp_path / "nowhere.pdb")
+    found = list(read_poses(iter(paths), compiled, threads))
+    assert len(found) == len(paths)
+    for path, one in zip(paths, found, strict=True):
+        expected = ended(path, compiled)
+        assert type(one) is type(expected)
+        if not isinstance(one, Pose):
+            assert (one.reason, one.message) == (expected.reason, expected.message)
+            continue
+        assert one.parameters is compiled
+        assert np.array_equal(one.coords, expected.coords)
+        assert (one.labels, one.notes) == (expected.labels, expected.notes)
+
+
+def test_no_files_give_no_poses(compiled):
+    assert list(read_poses([], compiled, 1)) == list(read_poses([], compiled, 2)) == []
+
+
+def test_hydrogens_to_optimize_are_not_covered(compiled):
+    path = STRUCTURES / "1ubi.pdb"
+    with pytest.raises(NotCoveredError, match=r"1ubi\.pdb: hydrogens: optimize") as caught:
+        read_pose(path, compiled, hydrogens="optimize")
+    assert len(caught.value.structure.residues) == 76
+
+
+@pytest.mark.parametrize("name", ["2k39.pdb.gz", "2ofg.cif.gz"])
+def test_models_are_told_apart(name, compiled):
+    source = Source(str(STRUCTURES / name))
+    poses = [read_pose(source, compiled, model=number) for number in source.models]
+    for number in source.models:
+        check_both_ways(source, compiled, number)
+    assert len({pose.coords.tobytes() for pose in poses}) == len(source.models) > 1
+    with pytest.raises(StructureError) as caught:
+        read_pose(source, compiled, model=99)
+    assert caught.value.reason == "no_such_model"
