@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tmol_plugin.errors import StructureError
+from tmol_plugin.errors import RunError, StructureError
 from tmol_plugin.policy import Policy, read_structure
 from tmol_plugin.reading import Source
 
@@ -105,3 +105,12 @@ def test_an_error_that_nobody_thought_of_is_the_failure_of_its_file(tmp_path, pl
     with pytest.raises(StructureError, match=r"x\.pdb: ZeroDivisionError: odd") as caught:
         read(tmp_path / "x.pdb", "\n".join(plain).encode())
     assert caught.value.reason == "unreadable"
+
+
+def test_what_concerns_the_run_is_no_failure_of_a_file(tmp_path, plain, monkeypatch):
+    def fail(*_):
+        raise RunError("the library is not installed")
+
+    monkeypatch.setattr("tmol_plugin.policy._check_atoms", fail)
+    with pytest.raises(RunError, match="not installed"):
+        read(tmp_path / "x.pdb", "\n".join(plain).encode())

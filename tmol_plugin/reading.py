@@ -17,7 +17,7 @@ from functools import cached_property
 
 import gemmi
 
-from tmol_plugin.errors import StructureError
+from tmol_plugin.errors import RunError, StructureError
 from tmol_plugin.mmcif import AtomSite, atom_block, read_cif
 from tmol_plugin.models import Model, model_numbers
 from tmol_plugin.pdb import models_of, read_pdb
@@ -35,7 +35,7 @@ def reasoned(path: str):
     """Errors that nobody thought of become `unreadable`: one file must not cost the others."""
     try:
         yield
-    except StructureError:
+    except (StructureError, RunError):
         raise
     except MemoryError as error:
         words = f"{path}: out of memory while reading it"
