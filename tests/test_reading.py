@@ -1,17 +1,16 @@
 """Reading files as programs of many years wrote them, and files damaged at random."""
 
-import random
 from pathlib import Path
 
 import numpy as np
 import pytest
+from mutants import mutants
 
 from tmol_plugin.errors import RunError, StructureError
 from tmol_plugin.policy import Policy, read_structure
 from tmol_plugin.reading import Source
 
 STRUCTURES = Path(__file__).parent / "structures"
-SEED = 20160
 
 
 def read(path, data):
@@ -51,34 +50,6 @@ def test_a_byte_that_is_not_ascii_moves_no_column(tmp_path, plain):
     text = "\n".join(plain).encode().replace(b" GLN A   2", b"\x84GLN A   2")
     (found,) = read(tmp_path / "byte.pdb", b"REMARK \xe9\xff\n" + text)
     assert len(found.residues) == 76
-
-
-def mutants(text: bytes, count: int):
-    """Copies with bytes flipped, lines cut, dropped, repeated or swapped, fields blanked."""
-    chance = random.Random(SEED)
-    for _ in range(count):
-        lines = text.split(b"\n")
-        for _ in range(chance.randint(1, 4)):
-            i, j = chance.randrange(len(lines)), chance.randrange(len(lines))
-            line = bytearray(lines[i] or b" ")
-            k = chance.randrange(len(line))
-            match chance.randrange(7):
-                case 0:
-                    line[k] = chance.randrange(256)
-                    lines[i] = bytes(line)
-                case 1:
-                    lines[i] = lines[i][:k]
-                case 2:
-                    lines[i] = lines[i][:k] + b"   " + lines[i][k:]
-                case 3:
-                    lines[i] = lines[i][:k] + b" " * 8 + lines[i][k + 8 :]
-                case 4:
-                    del lines[i : i + chance.randint(1, 5)]
-                case 5:
-                    lines[i:i] = lines[j : j + chance.randint(1, 30)]
-                case 6:
-                    lines[i], lines[j] = lines[j], lines[i]
-        yield b"\n".join(lines)
 
 
 @pytest.mark.parametrize("name", ["1ajj.pdb", "1a8o.cif"])
