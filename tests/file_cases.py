@@ -90,7 +90,6 @@ case(
 case(
     "serials-falling",
     p.text_of([p.with_field(s, 6, f"{999 - i:5d}") for i, s in enumerate(_PIECE)]),
-    careful=True,
     alone="serials",
 )
 case(

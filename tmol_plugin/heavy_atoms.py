@@ -97,7 +97,7 @@ def _block_type_arrays(width: int) -> dict[str, np.ndarray]:
     classes, termini, variants = _block_types()
     candidates = [[] for _ in range(len(_CLASSES) * 4 * _N_VARIANTS)]
     present = np.zeros((len(classes), width), np.uint8)
-    n_atoms, ports, parents = [], [], []
+    n_atoms, n_connections, parents = [], [], []
     connections = {"down": [], "up": [], "disulfide": []}
     for block_type, (index, terminus, variant) in enumerate(
         zip(classes.tolist(), termini.tolist(), variants.tolist(), strict=True)
@@ -108,16 +108,11 @@ def _block_type_arrays(width: int) -> dict[str, np.ndarray]:
         n_atoms.append(len(atoms))
         # OXT stands where O would, turned about the bond from CA to C.
         parents += [[atoms.index(parent) for parent in ("C", "CA", "O")]] * len(atoms)
-        own = {}
-        if terminus in (_MID, _UP):
-            own["down"] = "N"
-        if terminus in (_MID, _DOWN):
-            own["up"] = "C"
-        if variant:
-            own["disulfide"] = "SG"
+        own = ["down"] * (terminus in (_MID, _UP)) + ["up"] * (terminus in (_MID, _DOWN))
+        own += ["disulfide"] * variant
         for name, numbers in connections.items():
-            numbers.append(list(own).index(name) if name in own else -1)
-        ports.append([atoms.index(atom) for atom in own.values()])
+            numbers.append(own.index(name) if name in own else -1)
+        n_connections.append(len(own))
         candidates[(index * 4 + terminus) * _N_VARIANTS + variant].append(block_type)
     total = sum(n_atoms)
     frame = np.full((total, 3, 3), -1, np.int32)
@@ -131,7 +126,7 @@ def _block_type_arrays(width: int) -> dict[str, np.ndarray]:
         "block_type.terminus": termini,
         "block_type.variant": variants,
         "block_type.atom_offset": _offsets(n_atoms),
-        "block_type.connection_offset": _offsets([len(own) for own in ports]),
+        "block_type.connection_offset": _offsets(n_connections),
         **{f"block_type.{name}_connection": _int32(n) for name, n in connections.items()},
         "block_type.is_non_default_terminus": np.zeros(len(classes), np.uint8),
         "block_type.canonical_absent": 1 - present,
@@ -140,13 +135,11 @@ def _block_type_arrays(width: int) -> dict[str, np.ndarray]:
         "candidate.block_type": _int32([kind for row in candidates for kind in row]),
         "atom.canonical": np.arange(total, dtype=np.int32) - starts.astype(np.int32),
         "atom.is_leaf": np.ones(total, np.uint8),
-        "atom.is_hydrogen": np.zeros(total, np.uint8),
         "atom.frame": frame,
         "atom.frame_geometry": np.tile(np.array([np.pi, 1.0, 1.25], np.float32), (total, 1)),
         "atom.backup_frame": frame,
         "atom.backup_frame_geometry": np.tile(np.array([np.pi, 1.0, 1.25], np.float32), (total, 1)),
-        "connection.atom": _int32([atom for own in ports for atom in own]),
-        "connection.downstream": np.full((sum(map(len, ports)), width), -1, np.int32),
+        "connection.downstream": np.full((sum(n_connections), width), -1, np.int32),
     }
 
 

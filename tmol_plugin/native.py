@@ -51,6 +51,7 @@ class _Pdb(ctypes.Structure):
         ("end", ctypes.c_int64),
         ("n_atoms", ctypes.c_int64),
         ("segments", ctypes.c_void_p),
+        ("serials", ctypes.c_void_p),
         ("n_bonds", ctypes.c_int64),
         ("bonds", ctypes.c_void_p),
         ("n_partner_pairs", ctypes.c_int64),
@@ -70,6 +71,7 @@ class _Atoms(ctypes.Structure):
         ("insertion_codes", ctypes.c_void_p),
         ("altlocs", ctypes.c_void_p),
         ("serials", ctypes.c_void_p),
+        ("expected_serials", ctypes.c_void_p),
         ("occupancies", ctypes.c_void_p),
         ("positions", ctypes.c_void_p),
         ("n_bonds", ctypes.c_int64),
@@ -206,12 +208,14 @@ class NotCovered(NotPlain):
 class PdbScan:
     """Where a model is in a PDB file, and what its lines say besides the atoms.
 
-    `text` are the model's lines; `segments` int32 [n_atoms] count its chains; `bonds` int32
+    `text` are the model's lines; `segments` int32 [n_atoms] count its chains; `serials` int32
+    [n_atoms] are the atoms' in the file's order, each another; `bonds` int32
     [n, 2] are the pairs of atoms of CONECT, `partners` the pairs of SSBOND and LINK.
     """
 
     text: bytes
     segments: np.ndarray
+    serials: np.ndarray
     bonds: np.ndarray
     partners: bytes
 
@@ -233,6 +237,7 @@ def scan_pdb(data: bytes, model: int) -> PdbScan:
         return PdbScan(
             data[pdb.begin : pdb.end],
             _copied(pdb.segments, np.int32, pdb.n_atoms),
+            _copied(pdb.serials, np.int32, pdb.n_atoms),
             _copied(pdb.bonds, np.int32, pdb.n_bonds, 2),
             ctypes.string_at(pdb.partners, 2 * pdb.n_partner_pairs * ctypes.sizeof(_Partner))
             if pdb.n_partner_pairs
@@ -251,8 +256,9 @@ def partner(chain: str, number: int, insertion_code: str, atom: str) -> bytes:
 class Atoms:
     """Atoms of one model in file order; names uint8 or int8 [n, 8], padded with NUL.
 
-    `subchains` or `segments` divide chains: one of them is None. `serials` must increase
-    where they are given. `positions` are float64 [n, 3] in angstrom.
+    `subchains` or `segments` divide chains: one of them is None. `serials` must be
+    `expected_serials`, or increase where these are None; they are not looked at where they are
+    None themselves. `positions` are float64 [n, 3] in angstrom.
     """
 
     atom_names: np.ndarray
@@ -264,6 +270,7 @@ class Atoms:
     insertion_codes: np.ndarray
     altlocs: np.ndarray
     serials: np.ndarray | None
+    expected_serials: np.ndarray | None
     occupancies: np.ndarray
     positions: np.ndarray
 
@@ -287,7 +294,7 @@ _NAMES, _INTEGERS, _BYTES = (1, (8,)), (4, ()), (1, ())
 # Size of an item and shape behind the atoms' axis.
 _LAYOUT = {
     **dict.fromkeys(("atom_names", "residue_names", "chain_ids", "subchains"), _NAMES),
-    **dict.fromkeys(("segments", "residue_numbers", "serials"), _INTEGERS),
+    **dict.fromkeys(("segments", "residue_numbers", "serials", "expected_serials"), _INTEGERS),
     **dict.fromkeys(("insertion_codes", "altlocs"), _BYTES),
     **{"occupancies": (4, ()), "positions": (8, (3,))},
 }

@@ -157,7 +157,8 @@ def _read_pdb(source: Source, model: int):
     flat = gemmi.FlatStructure(gemmi.read_pdb_string(scan.text))
     if len(flat.serials) != len(scan.segments):
         raise native.NotPlain("atoms that the parser left out")
-    return _atoms(flat, slice(None), None, scan.segments), scan.bonds, scan.partners
+    atoms = _atoms(flat, slice(None), None, scan.segments, scan.serials)
+    return atoms, scan.bonds, scan.partners
 
 
 def _read_cif(source: Source, model: int):
@@ -188,10 +189,10 @@ def _read_cif(source: Source, model: int):
         and None not in (c.res_id.seqid.num for c in (connection.partner1, connection.partner2))
         for end in (connection.partner1, connection.partner2)
     )
-    return _atoms(flat, chosen, flat.subchains[chosen], None), _NO_BONDS, partners
+    return _atoms(flat, chosen, flat.subchains[chosen], None, None), _NO_BONDS, partners
 
 
-def _atoms(flat: gemmi.FlatStructure, chosen, subchains, segments) -> native.Atoms:
+def _atoms(flat: gemmi.FlatStructure, chosen, subchains, segments, serials) -> native.Atoms:
     return native.Atoms(
         flat.atom_names[chosen],
         flat.residue_names[chosen],
@@ -202,6 +203,7 @@ def _atoms(flat: gemmi.FlatStructure, chosen, subchains, segments) -> native.Ato
         flat.icodes[chosen],
         flat.altlocs[chosen],
         flat.serials[chosen],
+        serials,
         flat.occ[chosen],
         flat.pos[chosen],
     )
@@ -227,6 +229,7 @@ def _atoms_of(structure: Structure) -> tuple[native.Atoms, np.ndarray]:
         numbers,
         np.full(n_atoms, ord(" "), np.uint8),
         np.zeros(n_atoms, np.uint8),
+        None,
         None,
         np.ones(n_atoms, np.float32),
         np.concatenate([residue.coords for residue in residues]),

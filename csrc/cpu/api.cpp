@@ -102,10 +102,15 @@ tp_pdb* tp_pdb_scan(const char* text, int64_t size, int32_t model) {
     auto pdb = std::make_unique<ScannedPdb>();
     pdb->scan = tmol_plugin::scan_pdb({text, size_t(size)}, model);
     tmol_plugin::PdbScan& scan = pdb->scan;
-    pdb->out = {scan.not_plain,       int64_t(scan.begin),
-                int64_t(scan.end),    int64_t(scan.segments.size()),
-                scan.segments.data(), int64_t(scan.bonds.size() / 2),
-                scan.bonds.data(),    int64_t(scan.partners.size() / 2),
+    pdb->out = {scan.not_plain,
+                int64_t(scan.begin),
+                int64_t(scan.end),
+                int64_t(scan.segments.size()),
+                scan.segments.data(),
+                scan.serials.data(),
+                int64_t(scan.bonds.size() / 2),
+                scan.bonds.data(),
+                int64_t(scan.partners.size() / 2),
                 scan.partners.data()};
     return &pdb.release()->out;
   } catch (const std::bad_alloc&) {

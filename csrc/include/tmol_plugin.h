@@ -51,6 +51,7 @@ typedef struct {
   int64_t begin, end; /* bytes of the model's lines */
   int64_t n_atoms;
   const int32_t* segments;    /* [n_atoms] counts chains, by TER and changes of the chain */
+  const int32_t* serials;     /* [n_atoms], each another */
   int64_t n_bonds;            /* CONECT, as listed */
   const int32_t* bonds;       /* [n_bonds, 2] atoms */
   int64_t n_partner_pairs;    /* SSBOND and LINK within one asymmetric unit */
@@ -70,9 +71,10 @@ typedef struct {
   const char* subchains;     /* [n_atoms, 8], or NULL: segments are given */
   const int32_t* segments;   /* [n_atoms], or NULL: they change with chain_ids and subchains */
   const int32_t* residue_numbers;
-  const char* insertion_codes; /* ' ' if none */
-  const char* altlocs;         /* NUL if none */
-  const int32_t* serials;      /* must increase, or NULL */
+  const char* insertion_codes;     /* ' ' if none */
+  const char* altlocs;             /* NUL if none */
+  const int32_t* serials;          /* NULL if the order is that of the file */
+  const int32_t* expected_serials; /* those of the file in its order; NULL: they increase */
   const float* occupancies;
   const double* positions; /* [n_atoms, 3] angstrom */
   int64_t n_bonds;

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <optional>
+#include <utility>
 
 namespace tmol_plugin {
 namespace {
@@ -64,15 +66,29 @@ tp_partner partner(std::string_view line, size_t chain, size_t number, std::stri
   return one;
 }
 
-struct Serials {
-  std::vector<int> values;  // ascending
+// Finds atoms by their serials.
+class Serials {
+ public:
+  explicit Serials(const std::vector<int32_t>& serials) {
+    for (size_t i = 0; i < serials.size(); ++i) atoms_.emplace_back(serials[i], int32_t(i));
+    std::sort(atoms_.begin(), atoms_.end());
+  }
 
+  bool are_unique() const {
+    auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
+    return std::adjacent_find(atoms_.begin(), atoms_.end(), same) == atoms_.end();
+  }
+
+  // The atom with the serial in a field; -1 if there is none.
   int32_t atom(std::string_view field) const {
     std::optional<int> serial = integer(field);
     if (!serial) return -1;
-    auto found = std::lower_bound(values.begin(), values.end(), *serial);
-    return found != values.end() && *found == *serial ? int32_t(found - values.begin()) : -1;
+    auto found = std::lower_bound(atoms_.begin(), atoms_.end(), std::pair(*serial, int32_t{0}));
+    return found != atoms_.end() && found->first == *serial ? found->second : -1;
   }
+
+ private:
+  std::vector<std::pair<int32_t, int32_t>> atoms_;  // serial and atom, ascending
 };
 
 // What is not plain about an atom's line; nullptr if nothing is.
@@ -95,7 +111,6 @@ const char* strange(std::string_view line) {
 
 PdbScan scan_pdb(std::string_view text, int wanted) {
   PdbScan out;
-  Serials serials;
   std::vector<std::string_view> conect;
   std::vector<int> numbers;  // of the models so far
   bool within = false, is_wanted = false, is_numbered = true;
@@ -129,8 +144,8 @@ PdbScan scan_pdb(std::string_view text, int wanted) {
           return out;
         }
         std::optional<int> serial = integer(line.substr(6, 5));
-        if (!serial || (!serials.values.empty() && *serial <= serials.values.back())) {
-          not_plain("serials that do not increase");
+        if (!serial) {
+          not_plain("a serial that is no number");
           return out;
         }
         if (has_chain && line[21] != chain) ++segment;
@@ -138,7 +153,7 @@ PdbScan scan_pdb(std::string_view text, int wanted) {
         has_chain = true;
         if (out.segments.empty()) out.begin = start;
         out.end = std::min(stop + 1, text.size());  // with its line feed, which gemmi counts
-        serials.values.push_back(*serial);
+        out.serials.push_back(*serial);
         out.segments.push_back(segment);
       }
     } else if (line.starts_with("TER")) {
@@ -172,6 +187,13 @@ PdbScan scan_pdb(std::string_view text, int wanted) {
   }
   if (!is_numbered) not_plain("models without numbers of their own");
   if (out.segments.empty()) not_plain("no atoms in the model");
+  if (conect.empty() &&
+      std::is_sorted(out.serials.begin(), out.serials.end(), std::less_equal<int32_t>())) {
+    return out;
+  }
+  const Serials serials(out.serials);
+  // The parser's order is known by them.
+  if (!serials.are_unique()) not_plain("a serial that comes again");
   for (std::string_view line : conect) {
     int32_t first = serials.atom(columns(line, 6, 11));
     for (size_t column = 11; column < 31; column += 5) {

@@ -11,9 +11,9 @@ namespace tmol_plugin {
 struct PdbScan {
   const char* not_plain = nullptr;
   size_t begin = 0, end = 0;
-  std::vector<int32_t> segments;
-  std::vector<int32_t> bonds;        // pairs
-  std::vector<tp_partner> partners;  // pairs
+  std::vector<int32_t> segments, serials;  // of the atoms
+  std::vector<int32_t> bonds;              // pairs
+  std::vector<tp_partner> partners;        // pairs
 };
 
 PdbScan scan_pdb(std::string_view text, int model);

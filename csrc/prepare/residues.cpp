@@ -63,7 +63,9 @@ class Reader {
     segment_of_.resize(size_t(atoms_.n_atoms));
     int segment = 0;
     for (int64_t i = 0; i < atoms_.n_atoms; ++i) {
-      if (i > 0 && atoms_.serials && atoms_.serials[i] <= atoms_.serials[i - 1])
+      if (atoms_.expected_serials
+              ? atoms_.serials[i] != atoms_.expected_serials[i]
+              : i > 0 && atoms_.serials && atoms_.serials[i] <= atoms_.serials[i - 1])
         not_plain("atoms that the parser put in another order");
       if (i > 0 && !atoms_.segments &&
           (name_of(atoms_.chain_ids, i) != name_of(atoms_.chain_ids, i - 1) ||

@@ -54,12 +54,10 @@ Tables::Tables(const Arrays& arrays) {
 
   canonical = take<int32_t>(arrays, "atom.canonical", n_atoms);
   is_leaf = take<uint8_t>(arrays, "atom.is_leaf", n_atoms);
-  is_hydrogen = take<uint8_t>(arrays, "atom.is_hydrogen", n_atoms);
   frame = take<std::array<std::array<int32_t, 3>, 3>>(arrays, "atom.frame", n_atoms);
   frame_geometry = take<std::array<float, 3>>(arrays, "atom.frame_geometry", n_atoms);
   backup_frame = take<std::array<std::array<int32_t, 3>, 3>>(arrays, "atom.backup_frame", n_atoms);
   backup_frame_geometry = take<std::array<float, 3>>(arrays, "atom.backup_frame_geometry", n_atoms);
-  connection_atom = take<int32_t>(arrays, "connection.atom", n_connections);
   downstream = take<int32_t>(arrays, "connection.downstream");
   max_atoms = n_connections ? downstream.size() / size_t(n_connections) : 0;
   if (downstream.size() != max_atoms * size_t(n_connections))
@@ -123,11 +121,10 @@ Tables::Tables(const Arrays& arrays) {
       if (alias_canonical[size_t(i)] < 0 || alias_canonical[size_t(i)] >= kMaxCanonical)
         throw std::invalid_argument("an amino acid of the parameters has more than 64 atoms");
     one.n = atom_of(c, "N");
-    one.ca = atom_of(c, "CA");
     one.c = atom_of(c, "C");
     one.oxt = atom_of(c, "OXT");
-    if (one.n < 0 || one.ca < 0 || one.c < 0 || one.oxt < 0)
-      throw std::invalid_argument("an amino acid of the parameters lacks N, CA, C or OXT");
+    if (one.n < 0 || one.c < 0 || one.oxt < 0)
+      throw std::invalid_argument("an amino acid of the parameters lacks N, C or OXT");
     one.required = row_set(required, width, c);
     one.any_hydrogen = row_set(any_hydrogen, width, c);
     one.titratable = row_set(titratable, width, c);

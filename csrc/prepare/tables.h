@@ -99,7 +99,7 @@ struct HydrogenCount {
 // A class of block types (TMol: io_equiv_class) that a residue name stands for.
 struct ResidueClass {
   AtomSet required = 0;  // heavy atoms that must be there
-  int n = -1, ca = -1, c = -1, oxt = -1;
+  int n = -1, c = -1, oxt = -1;
   AtomSet any_hydrogen = 0, titratable = 0, shared_hydrogen = 0;
   AtomSet amine_hydrogens = 0;
   int max_amine_hydrogens = 0;
@@ -149,11 +149,10 @@ class Tables {
 
   // By atom of all block types: block_type(t).atom_begin + i.
   std::vector<int32_t> canonical;
-  std::vector<uint8_t> is_leaf, is_hydrogen;
+  std::vector<uint8_t> is_leaf;
   std::vector<std::array<std::array<int32_t, 3>, 3>> frame, backup_frame;
   std::vector<std::array<float, 3>> frame_geometry, backup_frame_geometry;
   // By connection of all block types.
-  std::vector<int32_t> connection_atom;
   std::vector<int32_t> downstream;  // [connection, max_atoms]
   size_t max_atoms = 0;
 

@@ -71,13 +71,16 @@ TEST_CASE("what another reader would take otherwise is not plain") {
   CHECK(why(with(good, 22, "  A1")) == "a residue number that is none");
   CHECK(why(with(good, 22, "-999")) == "");
   CHECK(why(with(good, 54, "   abc")) == "an occupancy that is no plain number");
-  CHECK(why(with(good, 6, "*****")) == "serials that do not increase");
-  CHECK(why(atom(2) + atom(2)) == "serials that do not increase");
+  CHECK(why(with(good, 6, "*****")) == "a serial that is no number");
+  CHECK(why(atom(2) + atom(2)) == "a serial that comes again");
+  CHECK(why(atom(2) + atom(1)) == "");
+  CHECK(scan_pdb(atom(2) + atom(1), 1).serials == std::vector<int32_t>{2, 1});
 }
 
 TEST_CASE("bonds are those of atoms that are there") {
   const std::string text = atom(1) + atom(3) + "CONECT    1    3    9\nCONECT    3    1\n";
   CHECK(scan_pdb(text, 1).bonds == std::vector<int32_t>{0, 1, 1, 0});
+  CHECK(scan_pdb(atom(3) + atom(1) + "CONECT    1    3\n", 1).bonds == std::vector<int32_t>{1, 0});
   const std::string bridge =
       "SSBOND   1 CYS A    3    CYS B   12A                         1555   1555  2.03\n";
   const PdbScan scan = scan_pdb(bridge + atom(1), 1);
