@@ -1,5 +1,6 @@
 """Native preparation against upstream TMol, and its fast way against its careful one."""
 
+import os
 import warnings
 from pathlib import Path
 
@@ -136,6 +137,25 @@ def test_many_files_give_poses_and_failures_in_order(tmp_path, compiled, threads
         assert one.parameters is compiled
         assert np.array_equal(one.coords, expected.coords)
         assert (one.labels, one.notes) == (expected.labels, expected.notes)
+
+
+class Deadly(str):
+    """A path that ends the process that it is handed to."""
+
+    def __reduce__(self):
+        return os._exit, (1,)
+
+
+def test_a_process_that_dies_costs_one_file(compiled):
+    good = str(STRUCTURES / "1ubi.pdb")
+    paths = [good] * 70 + [Deadly("deadly.pdb")] + [good] * 70 + [Deadly("last.pdb")]
+    found = list(read_poses(paths, compiled, 2))
+    assert len(found) == len(paths)
+    for path, one in zip(paths, found, strict=True):
+        if path == good:
+            assert isinstance(one, Pose)
+        else:
+            assert (one.reason, path in one.message) == ("engine_error", True)
 
 
 def test_no_files_give_no_poses(compiled):

@@ -89,13 +89,7 @@ def _work(paths: list[str], model: int, policy: Policy) -> list[_Outcome]:
 
 
 def _in_processes(paths, parameters, threads: int, model: int, policy: Policy):
-    arrays = preparation_arrays(parameters)
-    context = multiprocessing.get_context("spawn")  # forking a process that has threads can hang
-
-    def new_pool():
-        return ProcessPoolExecutor(threads, context, _start_worker, (arrays,))
-
-    pool = new_pool()
+    workers = _Workers(threads, preparation_arrays(parameters), model, policy)
     under_way: deque[tuple[list[str], Future]] = deque()
     try:
         while True:
@@ -103,7 +97,7 @@ def _in_processes(paths, parameters, threads: int, model: int, policy: Policy):
                 task = list(islice(paths, _TASK_FILES))
                 if not task:
                     break
-                under_way.append((task, pool.submit(_work, task, model, policy)))
+                under_way.append((task, workers.submit(task)))
             if not under_way:
                 return
             task, future = under_way.popleft()
@@ -111,16 +105,40 @@ def _in_processes(paths, parameters, threads: int, model: int, policy: Policy):
                 yield from future.result()
             except BrokenProcessPool:
                 # A process died: of which file, only one at a time can tell.
-                pool.shutdown()
-                pool = new_pool()
+                workers.restart()
                 for path in task:
-                    try:
-                        yield from pool.submit(_work, [path], model, policy).result()
-                    except BrokenProcessPool:
-                        message = f"{path}: the process that prepared it died"
-                        yield "engine_error", message
-                        pool.shutdown()
-                        pool = new_pool()
-                under_way = deque((t, pool.submit(_work, t, model, policy)) for t, _ in under_way)
+                    yield workers.alone(path)
+                under_way = deque((task, workers.submit(task)) for task, _ in under_way)
     finally:
-        pool.shutdown(cancel_futures=True)
+        workers.pool.shutdown(cancel_futures=True)
+
+
+class _Workers:
+    """Processes that prepare files, started anew when one of them dies."""
+
+    def __init__(self, threads: int, arrays, model: int, policy: Policy):
+        # Forking a process that has threads can hang.
+        context = multiprocessing.get_context("spawn")
+        self._new = lambda: ProcessPoolExecutor(threads, context, _start_worker, (arrays,))
+        self._arguments = model, policy
+        self.pool = self._new()
+
+    def restart(self) -> None:
+        self.pool.shutdown()
+        self.pool = self._new()
+
+    def submit(self, task: list[str]) -> Future:
+        try:
+            return self.pool.submit(_work, task, *self._arguments)
+        except BrokenProcessPool as error:  # of a task before: seen before that is awaited
+            future: Future = Future()
+            future.set_exception(error)
+            return future
+
+    def alone(self, path: str) -> _Outcome:
+        """The outcome of one file, while nothing else is under way."""
+        try:
+            return self.submit([path]).result()[0]
+        except BrokenProcessPool:
+            self.restart()
+            return "engine_error", f"{path}: the process that prepared it died"
