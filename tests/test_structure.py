@@ -5,6 +5,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pieces as p
 import pytest
 import torch
 from file_cases import CASES
@@ -137,6 +138,30 @@ def test_many_files_give_poses_and_failures_in_order(tmp_path, compiled, threads
         assert one.parameters is compiled
         assert np.array_equal(one.coords, expected.coords)
         assert (one.labels, one.notes) == (expected.labels, expected.notes)
+
+
+def test_disulfides_are_those_of_a_plain_search(tmp_path, compiled):
+    """Cysteines at random in a box, so crowded that many sulfurs have several neighbours."""
+    cysteine = p.heavy(p.crambin(26, 26))
+    rng = np.random.default_rng(20160)
+    lines, sulfurs = [], []
+    for number in range(1, 121):
+        residue = [p.with_field(s, 22, f"{number:4d}") for s in cysteine]
+        by = rng.uniform(0, 14, 3)
+        residue = [p.moved(s, p.position(s) + by) for s in residue]
+        sulfurs.append(p.position(p.find(residue, number, "SG")))
+        lines += [*residue, "TER"]
+    path = tmp_path / "cysteines.pdb"
+    path.write_bytes(p.text_of(p.with_serials(lines)))
+    free, pairs = set(range(120)), []
+    for i in range(120):
+        near = [(float(((sulfurs[i] - sulfurs[j]) ** 2).sum()), j) for j in free if j > i]
+        if i in free and near and min(near)[0] < 2.5**2:
+            pairs.append((i, min(near)[1]))
+            free -= set(pairs[-1])
+    expected = ",".join(f"A:{i + 1}-A:{j + 1}" for i, j in pairs)
+    assert len(pairs) > 10
+    assert read_pose(path, compiled).notes["disulfides"] == expected
 
 
 class Deadly(str):

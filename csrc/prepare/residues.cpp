@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kMaxCoordinate = 9999.999;  // angstrom
 constexpr double kSamePoint = 0.01;          // angstrom
+constexpr int64_t kMaxResidueAtoms = 2000;
 
 [[noreturn]] void not_plain(const char* reason) { throw Stop{TP_NOT_PLAIN, reason}; }
 
@@ -90,6 +91,8 @@ class Reader {
         not_plain("two residue names at one position");
       ++end;
     }
+    // Pairs of atoms are looked at: a residue has at most some dozens, and their conformers.
+    if (end - begin > kMaxResidueAtoms) not_plain("a residue of very many atoms");
     return end;
   }
 

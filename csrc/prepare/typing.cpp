@@ -2,6 +2,7 @@
 // are there, then the candidate whose atoms fit best.
 #include "prepare/typing.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -26,7 +27,7 @@ class Typist {
 
   Typing run() {
     variants_.assign(n_, 0);
-    in_disulfide_.assign(n_, false);
+    partner_.assign(n_, -1);
     find_chains();
     take_declared_bonds();
     find_disulfides();
@@ -97,28 +98,31 @@ class Typist {
   }
 
   void join_sulfurs(size_t i, size_t j) {
-    for (auto [a, b] : out_.disulfides)
-      if (size_t(a) == i && size_t(b) == j) return;
-    if (in_disulfide_[i] || in_disulfide_[j]) not_covered("a cysteine in two disulfides");
-    in_disulfide_[i] = in_disulfide_[j] = true;
+    if (partner_[i] == int(j)) return;
+    if (partner_[i] >= 0 || partner_[j] >= 0) not_covered("a cysteine in two disulfides");
+    partner_[i] = int(j);
+    partner_[j] = int(i);
     out_.disulfides.emplace_back(int(i), int(j));
   }
 
-  // Greedy from the first cysteine on: each takes the nearest that is still free.
+  // Greedy from the first cysteine on: each takes the nearest behind it that is still free.
   void find_disulfides() {
     const int sg = tables_.cysteine_sg();
-    std::vector<size_t> cysteines;
+    std::vector<std::pair<double, size_t>> by_x;
     for (size_t i = 0; i < n_; ++i)
-      if (residues_[i].residue_class == tables_.cysteine()) cysteines.push_back(i);
-    for (size_t a = 0; a < cysteines.size(); ++a) {
-      size_t i = cysteines[a], nearest = n_;
-      if (in_disulfide_[i]) continue;
+      if (residues_[i].residue_class == tables_.cysteine()) by_x.emplace_back(at(i, sg)[0], i);
+    std::vector<std::pair<double, size_t>> cysteines = by_x;  // in the order of the chain
+    std::sort(by_x.begin(), by_x.end());
+    for (auto [x, i] : cysteines) {
+      if (partner_[i] >= 0) continue;
+      size_t nearest = n_;
       double nearest_sq = kDisulfide * kDisulfide;
-      for (size_t b = a + 1; b < cysteines.size(); ++b) {
-        size_t j = cysteines[b];
-        if (in_disulfide_[j]) continue;
+      auto candidate = std::lower_bound(by_x.begin(), by_x.end(), std::pair(x - kDisulfide, i));
+      for (; candidate != by_x.end() && candidate->first <= x + kDisulfide; ++candidate) {
+        size_t j = candidate->second;
+        if (j <= i || partner_[j] >= 0) continue;
         double sq = distance_sq(at(i, sg), at(j, sg));
-        if (sq < nearest_sq) {
+        if (sq < nearest_sq || (sq == nearest_sq && j < nearest && nearest < n_)) {
           nearest_sq = sq;
           nearest = j;
         }
@@ -161,7 +165,7 @@ class Typist {
     const Residue& residue = residues_[i];
     const ResidueClass& one = kind(i);
     int& variant = variants_[i];
-    if (in_disulfide_[i]) {
+    if (partner_[i] >= 0) {
       variant = 1;
       return;
     }
@@ -275,7 +279,8 @@ class Typist {
   const std::vector<Residue>& residues_;
   const size_t n_;
   std::vector<int> chain_, variants_;
-  std::vector<bool> broken_after_, in_disulfide_;
+  std::vector<int> partner_;  // in a disulfide, -1 if there is none
+  std::vector<bool> broken_after_;
   Typing out_;
 };
 
