@@ -137,7 +137,8 @@ PdbScan scan_pdb(std::string_view text, int wanted) {
         chain = line[21];
         has_chain = true;
         if (out.segments.empty()) out.begin = start;
-        out.end = stop;
+        // With its line feed: the parser refuses a line of 54 columns that has none.
+        out.end = std::min(stop + 1, text.size());
         serials.values.push_back(*serial);
         out.segments.push_back(segment);
       }
