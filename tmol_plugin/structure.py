@@ -123,7 +123,9 @@ def make_pose(result: Result, parameters: Parameters) -> Pose:
     for block_type in prepared.block_types[kinds == histidine].tolist():
         name = parameters.metadata["base_names"][block_type]
         notes[name] = notes.get(name, 0) + 1
-    named = [[":".join(result.labels[b]) for b in pair] for pair in prepared.disulfides.tolist()]
+    # As the tmol engine lists them: by the first block, not declared ones before those found.
+    pairs = sorted(prepared.disulfides.tolist())
+    named = [[":".join(result.labels[b]) for b in pair] for pair in pairs]
     notes["disulfides"] = ",".join("-".join(pair) for pair in named)
     return Pose(
         parameters,
