@@ -3,37 +3,10 @@
 
 #include <cmath>
 
+#include "prepare/geometry.h"
+
 namespace tmol_plugin {
 namespace {
-
-struct Vector {
-  double x, y, z;
-
-  Vector operator-(Vector b) const { return {x - b.x, y - b.y, z - b.z}; }
-  Vector operator*(double s) const { return {x * s, y * s, z * s}; }
-  Vector operator+(Vector b) const { return {x + b.x, y + b.y, z + b.z}; }
-  double norm() const { return std::sqrt(x * x + y * y + z * z); }
-};
-
-Vector cross(Vector a, Vector b) {
-  return {a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x};
-}
-
-// The point at `distance` from `parent`, with the angle at parent towards `grandparent` and the
-// dihedral around that bond measured from `reference`. Angles in radians.
-Vector place(Vector parent, Vector grandparent, Vector reference, double distance, double angle,
-             double dihedral) {
-  Vector along = parent - grandparent;
-  along = along * (1 / along.norm());
-  Vector normal = cross(along, reference - grandparent);
-  double length = normal.norm();
-  if (length == 0) throw Stop{TP_NOT_COVERED, "three atoms on a line, from which to build one"};
-  normal = normal * (1 / length);
-  Vector across = cross(normal, along);
-  double radius = distance * std::sin(angle);
-  return parent + along * (-distance * std::cos(angle)) + across * (radius * std::cos(dihedral)) +
-         normal * (radius * std::sin(dihedral));
-}
 
 class Builder {
  public:
@@ -124,6 +97,8 @@ class Builder {
     if (!place_by(b, tables_.frame[i], tables_.frame_geometry[i], position) &&
         !place_by(b, tables_.backup_frame[i], tables_.backup_frame_geometry[i], position))
       throw Stop{TP_NOT_COVERED, "an atom without three others to build it from"};
+    if (!std::isfinite(position.x + position.y + position.z))
+      throw Stop{TP_NOT_COVERED, "three atoms on a line, from which to build one"};
     return position;
   }
 

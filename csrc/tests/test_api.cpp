@@ -22,9 +22,20 @@ std::string complaint(const tp_array* arrays, int32_t n_arrays, int64_t error_si
 
 }  // namespace
 
-TEST_CASE("arrays are taken, also none") {
-  CHECK(complaint(&kArray, 1) == "");
-  CHECK(complaint(nullptr, 0) == "");
+TEST_CASE("arrays that are no chemistry are refused, and the first that is missing is named") {
+  CHECK(complaint(&kArray, 1) == "array 'block_type.class' is missing");
+  CHECK(complaint(nullptr, 0) == "array 'block_type.class' is missing");
+  const std::array<int32_t, 2> classes = {0, 0};
+  const std::array<char, 8> name = {'A', 'L', 'A'};
+  const std::array<int32_t, 2> offsets = {0, 3};
+  const tp_array one[] = {{"block_type.class", classes.data(), sizeof classes},
+                          {"class.name", name.data(), sizeof name},
+                          {"block_type.atom_offset", offsets.data(), sizeof offsets}};
+  CHECK(complaint(one, 3) == "array 'block_type.atom_offset' has 8 bytes, not those of 3 items");
+  const std::array<int32_t, 3> descending = {0, 3, 1};
+  const tp_array two[] = {
+      one[0], one[1], {"block_type.atom_offset", descending.data(), sizeof descending}};
+  CHECK(complaint(two, 3) == "offsets 'block_type.atom_offset' do not ascend from 0");
 }
 
 TEST_CASE("arrays that cannot be are refused") {

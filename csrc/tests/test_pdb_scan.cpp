@@ -1,0 +1,102 @@
+// Lines of PDB files: models, chains, bonds, and what makes them not plain.
+#include <doctest.h>
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "prepare/pdb_scan.h"
+
+using tmol_plugin::PdbScan;
+using tmol_plugin::scan_pdb;
+
+namespace {
+
+// Columns as in the wwPDB's format.
+std::string atom(int serial, char chain = 'A', const char* number = "   1 ",
+                 const char* record = "ATOM  ") {
+  std::string digits = std::to_string(serial);
+  return record + std::string(5 - digits.size(), ' ') + digits + "  CA  ALA " + chain + number +
+         "     11.104   6.134  -6.504  1.00  0.00           C  \n";
+}
+
+std::string with(std::string line, size_t column, const std::string& text) {
+  return line.replace(column, text.size(), text);
+}
+
+std::string why(const std::string& text, int model = 1) {
+  const PdbScan scan = scan_pdb(text, model);
+  return scan.not_plain ? scan.not_plain : "";
+}
+
+}  // namespace
+
+TEST_CASE("chains are divided by TER and by their letter") {
+  const std::string text = "HEADER\n" + atom(1) + atom(2) + "TER\n" + atom(4) + atom(5, 'B') +
+                           atom(6, 'B', "   2 ", "HETATM") + "END\n";
+  const PdbScan scan = scan_pdb(text, 1);
+  CHECK(scan.not_plain == nullptr);
+  CHECK(scan.segments == std::vector<int32_t>{0, 0, 1, 2, 2});
+  CHECK(text.substr(scan.begin, 6) == "ATOM  ");
+  CHECK(text.substr(scan.end) == "\nEND\n");
+}
+
+TEST_CASE("a model is found by its number, others are not looked at") {
+  const std::string text = "MODEL        3\n" + atom(1) + "ENDMDL\nMODEL        7\n" + atom(1) +
+                           atom(2) + "ENDMDL\nMODEL        9\n" + with(atom(1), 30, "********") +
+                           "ENDMDL\n";
+  CHECK(scan_pdb(text, 7).segments.size() == 2);
+  CHECK(scan_pdb(text, 3).segments.size() == 1);
+  CHECK(why(text, 9) == "a coordinate that is no plain number");
+  CHECK(why(text, 1) == "no atoms in the model");
+  CHECK(why("MODEL        1\n" + atom(1) + "ENDMDL\nMODEL        1\n" + atom(1)) ==
+        "models without numbers of their own");
+  CHECK(why(atom(1) + "END\n" + atom(2)) == "models without numbers of their own");
+  CHECK(why("MODEL  x\n" + atom(1)) == "models without numbers of their own");
+  CHECK(why("") == "no atoms in the model");
+}
+
+TEST_CASE("what another reader would take otherwise is not plain") {
+  const std::string good = atom(1);
+  CHECK(why(good) == "");
+  CHECK(why(good.substr(0, 54)) == "");
+  CHECK(why(good.substr(0, 53)) == "a line that ends within the coordinates");
+  CHECK(why(good.substr(0, 57)) == "an occupancy that is no plain number");
+  for (const char* number :
+       {"     nan", "  1.0e+1", "  1.0 2 ", "        ", "1..00000", "   1_0.0"})
+    CHECK(why(with(good, 38, number)) == "a coordinate that is no plain number");
+  CHECK(why(with(good, 20, "X")) == "a residue or chain name of more letters than usual");
+  CHECK(why(with(with(good, 21, " "), 72, "PROA")) == "a segment for a chain");
+  CHECK(why(with(good, 21, " ")) == "");
+  CHECK(why(with(good, 22, "  A1")) == "a residue number that is none");
+  CHECK(why(with(good, 22, "-999")) == "");
+  CHECK(why(with(good, 54, "   abc")) == "an occupancy that is no plain number");
+  CHECK(why(with(good, 6, "*****")) == "serials that do not increase");
+  CHECK(why(atom(2) + atom(2)) == "serials that do not increase");
+}
+
+TEST_CASE("bonds are those of atoms that are there") {
+  const std::string text = atom(1) + atom(3) + "CONECT    1    3    9\nCONECT    3    1\n";
+  CHECK(scan_pdb(text, 1).bonds == std::vector<int32_t>{0, 1, 1, 0});
+  const std::string bridge =
+      "SSBOND   1 CYS A    3    CYS B   12A                         1555   1555  2.03\n";
+  const PdbScan scan = scan_pdb(bridge + atom(1), 1);
+  REQUIRE(scan.partners.size() == 2);
+  CHECK(scan.partners[0].chain == std::string("A"));
+  CHECK(scan.partners[0].number == 3);
+  CHECK(scan.partners[0].insertion_code == ' ');
+  CHECK(scan.partners[1].chain == std::string("B"));
+  CHECK(scan.partners[1].number == 12);
+  CHECK(scan.partners[1].insertion_code == 'A');
+  CHECK(scan.partners[1].atom == std::string("SG"));
+  const std::string copy = with(bridge, 66, "  2555");
+  CHECK(scan_pdb(copy + atom(1), 1).partners.empty());
+  const std::string link =
+      "LINK         NE2 HIS A  40                ZN    ZN A 101     1555   1555  2.10  \n";
+  const PdbScan linked = scan_pdb(link + atom(1), 1);
+  REQUIRE(linked.partners.size() == 2);
+  CHECK(linked.partners[0].atom == std::string("NE2"));
+  CHECK(linked.partners[0].number == 40);
+  CHECK(linked.partners[1].atom == std::string("ZN"));
+  CHECK(linked.partners[1].number == 101);
+}
