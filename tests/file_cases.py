@@ -178,10 +178,7 @@ case("nucleic-acid-beside", [*_PIECE, "TER", *p.in_chain(_DNA, "Z")], NOT_COVERE
 
 # Declared bonds.
 _BRIDGE = p.crambin(15, 27)
-_FAR = [
-    p.moved(s, p.position(s) + 0.3) if (p.number_of(s), p.atom_of(s)) == (26, "SG") else s
-    for s in p.heavy(_BRIDGE)
-]
+_FAR = p.with_atom_moved(p.heavy(_BRIDGE), 26, "SG", [0.3, 0.3, 0.3])
 case("ssbond", [_ssbond(16, 26), *_BRIDGE])
 case("ssbond-of-another-cell", [_ssbond(16, 26, "  1555   4555"), *_BRIDGE])
 case("ssbond-false", [_ssbond(16, 20), *_BRIDGE])

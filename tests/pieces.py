@@ -120,6 +120,11 @@ def shifted(lines, by):
     return [moved(s, position(s) + by) for s in lines]
 
 
+def with_atom_moved(lines, number, atom, by):
+    at = find(lines, number, atom)
+    return [moved(s, position(s) + by) if s == at else s for s in lines]
+
+
 def in_chain(lines, letter):
     return [with_field(s, 21, letter) for s in lines]
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 import pieces as p
 
 POSE, NOT_COVERED = "pose", "not covered"
@@ -75,12 +74,7 @@ case("cysteine-without-H", p.without(_CYS, "H"))
 case("disulfide", _BRIDGE)
 case("disulfide-bare", p.heavy(_BRIDGE))
 case("disulfide-with-HG", p.planted(_BRIDGE, 26, "HG", "SG", "CB", length=1.3))
-_far = [
-    p.moved(s, p.position(s) + np.array([0, 0, 1]))
-    if (p.number_of(s), p.atom_of(s)) == (26, "SG")
-    else s
-    for s in p.heavy(_BRIDGE)
-]
+_far = p.with_atom_moved(p.heavy(_BRIDGE), 26, "SG", [0, 0, 1])
 case("disulfide-too-far", _far)
 
 # Partial hydrogens.

@@ -157,14 +157,11 @@ def test_what_is_not_covered_keeps_its_residues(compiled, file):
 
 
 def test_a_cyclic_peptide_is_not_covered(compiled, tmp_path):
-    """Residues 1 to 6 of ubiquitin on a circle, by their backbones' ends: N beside the last C."""
+    """Residues 1 to 6 of ubiquitin, N of the first where the next residue's would be."""
     lines = pieces.ubiquitin(1, 6)
-    last = pieces.position(pieces.find(lines, 6, "C"))
-    # N of residue 1, and no other atom, to where the next residue's would be.
-    lines = [
-        pieces.moved(s, last + np.array([0, 0, 1.33])) if s[12:26] == " N   MET A   1" else s
-        for s in lines
-    ]
+    ends = [pieces.position(pieces.find(lines, *end)) for end in ((6, "C"), (1, "N"))]
+    by = ends[0] - ends[1] + [0, 0, 1.33]
+    lines = pieces.with_atom_moved(lines, 1, "N", by)
     path = tmp_path / "cyclic.pdb"
     path.write_bytes(pieces.text_of(lines))
     with pytest.raises(NotCoveredError, match="cyclic"):
