@@ -38,7 +38,7 @@ TEST_CASE("chains are divided by TER and by their letter") {
   CHECK(scan.not_plain == nullptr);
   CHECK(scan.segments == std::vector<int32_t>{0, 0, 1, 2, 2});
   CHECK(text.substr(scan.begin, 6) == "ATOM  ");
-  CHECK(text.substr(scan.end) == "\nEND\n");
+  CHECK(text.substr(scan.end) == "END\n");
 }
 
 TEST_CASE("a model is found by its number, others are not looked at") {
@@ -60,6 +60,7 @@ TEST_CASE("what another reader would take otherwise is not plain") {
   const std::string good = atom(1);
   CHECK(why(good) == "");
   CHECK(why(good.substr(0, 54)) == "");
+  CHECK(scan_pdb(good.substr(0, 54), 1).end == 54);
   CHECK(why(good.substr(0, 53)) == "a line that ends within the coordinates");
   CHECK(why(good.substr(0, 57)) == "an occupancy that is no plain number");
   for (const char* number :
