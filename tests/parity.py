@@ -94,8 +94,8 @@ def check_same_as_tmol(pose, stack) -> None:
     assert pose.atom_names.tolist() == expected["atoms"]
     assert pose.connections.tolist() == expected["connections"]
     assert pose.chain_of_block.tolist() == expected["chains"]
-    names = zip(np.repeat(np.arange(pose.n_blocks), np.diff(pose.block_atom_offsets)).tolist(),
-                expected["atoms"], strict=True)  # fmt: skip
+    blocks = np.repeat(np.arange(pose.n_blocks), np.diff(pose.block_atom_offsets)).tolist()
+    names = zip(blocks, expected["atoms"], strict=True)
     distance = np.linalg.norm(pose.coords - expected["coords"], axis=1)
     far = [(*at, float(d)) for at, d in zip(names, distance, strict=True) if d > COORDS_ANGSTROM]
     assert not far

@@ -44,6 +44,10 @@ def number_of(line):
     return int(line[22:26])
 
 
+def is_atom(line, number, atom):
+    return (number_of(line), atom_of(line)) == (number, atom)
+
+
 def is_hydrogen(line):
     return atom_of(line).lstrip("0123456789")[:1] in ("H", "D")
 
@@ -97,32 +101,18 @@ def with_residue(lines, number, name):
     return [with_field(s, 17, name) if number_of(s) == number else s for s in lines]
 
 
-def planted(lines, number, name, parent, *others, length=1.0, side=0.0):
-    """Lines with an atom more: on its parent, away from the middle of the parent's others.
-
-    `side` turns it out of their plane, to either side by sign.
-    """
+def planted(lines, number, name, parent, *others, length=1.0):
+    """Lines with an atom more: on its parent, away from the middle of the parent's others."""
     base = find(lines, number, parent)
-    bonds = [position(find(lines, number, other)) - position(base) for other in others]
-    away = -_unit(np.mean(bonds, axis=0))
-    if side:
-        away = _unit(away + side * _unit(np.cross(bonds[0], bonds[1])))
-    line = moved(renamed_atom(base, name), position(base) + length * away)
+    middle = np.mean([position(find(lines, number, other)) for other in others], axis=0)
+    away = position(base) - middle
+    line = moved(renamed_atom(base, name), position(base) + length * away / np.linalg.norm(away))
     last = max(i for i, s in enumerate(lines) if number_of(s) == number)
     return [*lines[: last + 1], line, *lines[last + 1 :]]
 
 
-def _unit(vector):
-    return vector / np.linalg.norm(vector)
-
-
 def shifted(lines, by):
     return [moved(s, position(s) + by) for s in lines]
-
-
-def with_atom_moved(lines, number, atom, by):
-    at = find(lines, number, atom)
-    return [moved(s, position(s) + by) if s == at else s for s in lines]
 
 
 def in_chain(lines, letter):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import pieces as p
 
 POSE, NOT_COVERED = "pose", "not covered"
@@ -51,6 +52,7 @@ for _absent in ("HZ1", "HZ2", "HZ3"):
     case(f"lysine-without-{_absent}", p.without(_LYS, _absent))
 case("lysine-1", p.without(_LYS, "HZ1", "HZ2"))
 case("lysine-0", p.without(_LYS, "HZ1", "HZ2", "HZ3"))
+case("lysine-bare-among-hydrogens", p.heavy(_LYS, 6))
 case("lysine-only-HZ", [s for s in _LYS if not p.is_hydrogen(s) or p.atom_of(s)[:2] == "HZ"])
 case("tyrosine-deprotonated", p.without(_TYR, "HH"))
 case("tyrosine-only-HH", [s for s in _TYR if not p.is_hydrogen(s) or p.atom_of(s) == "HH"])
@@ -74,7 +76,10 @@ case("cysteine-without-H", p.without(_CYS, "H"))
 case("disulfide", _BRIDGE)
 case("disulfide-bare", p.heavy(_BRIDGE))
 case("disulfide-with-HG", p.planted(_BRIDGE, 26, "HG", "SG", "CB", length=1.3))
-_far = p.with_atom_moved(p.heavy(_BRIDGE), 26, "SG", [0, 0, 1])
+_far = [
+    p.moved(s, p.position(s) + np.array([0, 0, 1])) if p.is_atom(s, 26, "SG") else s
+    for s in p.heavy(_BRIDGE)
+]
 case("disulfide-too-far", _far)
 
 # Partial hydrogens.
@@ -82,9 +87,8 @@ _PIECE = p.nmr(1, 9)
 _POLAR = {*("H", "H1", "H2", "H3", "HZ1", "HZ2", "HZ3", "HE21", "HE22", "HG1", "HE", "HH")}
 case("hydrogens-polar", [s for s in _PIECE if not p.is_hydrogen(s) or p.atom_of(s) in _POLAR])
 case("hydrogens-aliphatic", p.without(_PIECE, *_POLAR))
-case("hydrogens-all", _PIECE)
 case("hydrogens-none", p.heavy(_PIECE))
-case("hydrogens-of-all-but-one", p.heavy(_PIECE, 4))
+case("hydrogens-all", _PIECE)
 case("hydrogens-only-HA", [s for s in _PIECE if not p.is_hydrogen(s) or p.atom_of(s) == "HA"])
 case(
     "hydrogens-last",
@@ -101,9 +105,9 @@ case("n-terminus-0", p.without(_PIECE, "H1", "H2", "H3"))
 case("n-terminus-4", p.planted(_PIECE, 1, "H", "N", "CA"), NOT_COVERED)
 _PRO = p.nmr(19, 23)
 case("proline-first-0", _PRO)
-_PRO_1 = p.planted(_PRO, 19, "H2", "N", "CA", "CD", side=1)
-case("proline-first-1", _PRO_1)
-case("proline-first-2", p.planted(_PRO_1, 19, "H3", "N", "CA", "CD", side=-1))
+_pro1 = p.planted(_PRO, 19, "H2", "N", "CA", "CD")
+case("proline-first-1", _pro1)
+case("proline-first-2", p.planted(_pro1, 19, "H3", "N", "CA", "H2"))
 case("proline-first-bare", p.heavy(_PRO))
 case("proline-within-with-H", p.planted(p.nmr(18, 20), 19, "H", "N", "CA", "CD"))
 case("amine-within-the-chain", p.planted(_PIECE, 4, "H2", "N", "CA", "H"), NOT_COVERED)
@@ -126,8 +130,8 @@ case("one-residue-histidine", p.nmr(68, 68))
 
 # A gap: residue 5 left out; with hydrogens, without, and with an end's atoms beside it.
 _GAP = p.nmr(1, 4) + p.nmr(6, 9)
-_amine = p.planted(p.renamed(_GAP, {"H": "H1"}, 6), 6, "H2", "N", "CA", "H1", side=1)
-_amine = p.planted(_amine, 6, "H3", "N", "CA", "H1", side=-1)
+_amine = p.planted(p.renamed(_GAP, {"H": "H1"}, 6), 6, "H2", "N", "CA", "H1")
+_amine = p.planted(_amine, 6, "H3", "N", "CA", "H2")
 case("gap", _GAP)
 case("gap-bare", p.heavy(_GAP))
 case("gap-oxt", p.planted(_GAP, 4, "OXT", "C", "CA", "O", length=1.25))
@@ -144,11 +148,11 @@ case("no-gap-but-numbers", [p.with_field(s, 22, f"{3 * p.number_of(s):4d}") for 
 _LEFT, _RIGHT = p.nmr(1, 4), p.in_chain(p.shifted(p.nmr(5, 9), 20.0), "B")
 case("two-chains", _LEFT + _RIGHT)
 case("two-chains-ter", [*_LEFT, "TER", *_RIGHT, "TER"])
-case("two-chains-one-letter", [*_LEFT, "TER", *p.in_chain(_RIGHT, "A"), "TER"], alone="chains")
-case("two-chains-no-letter", p.in_chain([*_LEFT, "TER", *_RIGHT], " "), alone="chains")
+case("two-chains-one-letter", [*_LEFT, "TER", *p.in_chain(_RIGHT, "A"), "TER"], alone="TER")
+case("two-chains-no-letter", p.in_chain([*_LEFT, "TER", *_RIGHT], " "), alone="TER")
 case("two-chains-one-residue", p.nmr(1, 1) + p.in_chain(p.shifted(p.nmr(10, 10), 20.0), "B"))
 case("chain-ends-nearby", p.nmr(1, 4) + p.in_chain(p.nmr(5, 9), "B"))
-case("ter-within", [*_LEFT, "TER", *p.nmr(5, 9)], alone="chains")
+case("ter-within", [*_LEFT, "TER", *p.nmr(5, 9)], alone="TER")
 case("letter-again", p.nmr(1, 2) + p.in_chain(p.nmr(4, 5), "B") + p.nmr(7, 9))
 
 # Names of programs.
@@ -165,15 +169,17 @@ for _number, _piece, _names in (
     for _name in _names:
         _suffix = "-bridge" if _piece is _BRIDGE else ""
         case(f"called-{_name}{_suffix}", p.with_residue(_piece, _number, _name), alone="names")
-case("called-LYN", p.with_residue(p.without(_LYS, "HZ1"), 6, "LYN"), alone="names")
-case("called-LYN-with-HZ1", p.with_residue(_LYS, 6, "LYN"), "duplicate_atom")
+_lyn = p.with_residue(p.without(_LYS, "HZ1"), 6, "LYN")
+case("called-LYN-2", _lyn, alone="names")
+# Its HZ2 and HZ3 are TMol's HZ1 and HZ2.
+case("called-LYN-3", p.with_residue(_LYS, 6, "LYN"), "duplicate_atom")
 case(
     "called-ASH-HD2",
     p.with_residue(p.planted(_ASP, 21, "HD2", "OD2", "CG"), 21, "ASH"),
     alone="names",
 )
 case("called-NMET", p.with_residue(_PIECE, 1, "NMET"), careful=True, alone="names")
-case("called-HISE", p.with_residue(_HIS["epsilon"], 68, "HISE"), careful=True)
+case("called-HISE", p.with_residue(_HIS["epsilon"], 68, "HISE"), careful=True, alone="names")
 case("called-HN", p.renamed(_PIECE, {"H": "HN"}), alone="names")
 case("called-HT1", p.renamed(_PIECE, {"H1": "HT1", "H2": "HT2", "H3": "HT3"}), alone="names")
 case("called-CD", p.renamed(p.heavy(p.nmr(3, 5)), {"CD1": "CD"}, 3), alone="names")

@@ -123,7 +123,7 @@ def make_pose(result: Result, parameters: Parameters) -> Pose:
     for block_type in prepared.block_types[kinds == histidine].tolist():
         name = parameters.metadata["base_names"][block_type]
         notes[name] = notes.get(name, 0) + 1
-    # As the tmol engine lists them: by the first block, not declared ones before those found.
+    # By the first block, not the declared ones before those found.
     pairs = sorted(prepared.disulfides.tolist())
     named = [[":".join(result.labels[b]) for b in pair] for pair in pairs]
     notes["disulfides"] = ",".join("-".join(pair) for pair in named)
@@ -148,7 +148,7 @@ def read_plain(source: Source, model: int) -> tuple[native.Atoms, np.ndarray, by
     """
     try:
         return (_read_cif if source.is_cif else _read_pdb)(source, model)
-    except (ValueError, RuntimeError) as error:  # gemmi's
+    except (ValueError, RuntimeError, IndexError) as error:  # gemmi's
         raise native.NotPlain(str(error)) from error
 
 
@@ -175,6 +175,10 @@ def _read_cif(source: Source, model: int):
     numbers = flat.model_num
     if len(numbers) != len(block.find_values("_atom_site.Cartn_x")):
         raise native.NotPlain("atoms that the parser left out")
+    # gemmi takes a residue's from its first atom; where it changes, a chain ends.
+    labels = block.find_values("_atom_site.label_asym_id")
+    if not np.array_equal(np.array(labels, "S8"), flat.subchains.view("S8")[:, 0]):
+        raise native.NotPlain("a residue in two chains, or atoms in another order")
     chosen = slice(None)
     if len(numbers) == 0 or numbers[0] != model or numbers[-1] != model:
         chosen = np.flatnonzero(numbers == model)

@@ -51,7 +51,7 @@ template <size_t N>
 void copy_name(char (&target)[N], std::string_view field) {
   field = stripped(field);
   std::memset(target, 0, N);
-  std::memcpy(target, field.data(), std::min(field.size(), N));
+  std::copy_n(field.begin(), std::min(field.size(), N), target);
 }
 
 tp_partner partner(std::string_view line, size_t chain, size_t number, std::string_view atom) {
@@ -137,8 +137,7 @@ PdbScan scan_pdb(std::string_view text, int wanted) {
         chain = line[21];
         has_chain = true;
         if (out.segments.empty()) out.begin = start;
-        // With its line feed: the parser refuses a line of 54 columns that has none.
-        out.end = std::min(stop + 1, text.size());
+        out.end = std::min(stop + 1, text.size());  // with its line feed, which gemmi counts
         serials.values.push_back(*serial);
         out.segments.push_back(segment);
       }

@@ -181,7 +181,8 @@ class Typist {
       if (!any) return;
       for (const auto& [form, expected] : one.forms)
         if (expected == counts) variant = form;
-      // TMol leaves these to AtomWorks, which gives a histidine that has HD1 HE2 as well.
+      // TMol leaves these to AtomWorks, which gives a histidine that has HD1 HE2 as well, in
+      // whatever place of a chain.
       if (residue.residue_class == tables_.histidine() && variant == 1) variant = 2;
     } else if (one.has_deprotonated && one.expects_titratable[size_t(variant)] &&
                (residue.present & one.any_hydrogen) &&
