@@ -11,53 +11,70 @@ from tmol_plugin.parameters import Parameters
 
 
 def preparation_arrays(parameters: Parameters) -> dict[str, np.ndarray]:
-    """The arrays that `native.Tables` takes: the parameters' chemistry and the names.
+    """The arrays that `native.Tables` takes: the parameters' chemistry and the names."""
+    tensors = parameters.tensors
+    shape = tensors["class.any_hydrogen"].shape
+    deprotonated = np.flatnonzero(parameters.block_type_names == "CYS_DEP")
+    return (
+        tensors
+        | name_arrays(parameters.class_names, _canonical_atoms(parameters), shape)
+        | {"policy.deprotonated_variant": tensors["block_type.variant"][deprotonated]}
+    )
 
-    Beyond the parameters' own tensors:
+
+def name_arrays(
+    classes: list[str],
+    canonical: dict[str, dict[str, int]],
+    shape: tuple[int, int],
+    left_out: tuple[str, ...] = (),
+) -> dict[str, np.ndarray]:
+    """What files may call the residues of classes, and their atoms.
 
     - written.residue uint8 [W, 8], written.class int32 [W], written.flags uint8 [W]: names
       of residues, the class that each means, 1 if that has another name, 2 if it is MSE;
     - written.atom_offset int32 [W + 1], written.atom_name uint8 [n, 8],
       written.atom_canonical int32 [n], written.is_deuterium uint8 [n]: names of their atoms;
     - policy.required uint8 [K, M]: heavy atoms that a residue of a class must have;
-    - policy.water uint8 [n, 8]; policy.deprotonated_variant int32 [1].
+    - policy.water uint8 [n, 8].
+
+    Args:
+        classes: names of the K classes; those of the amino acids are used.
+        canonical: class name -> name of an atom -> the atom's number in the class, below M.
+        shape: (K, M)
+        left_out: names of residues not to be known.
     """
-    tensors = parameters.tensors
-    canonical_of = _canonical_atoms(parameters)
-    class_of = {name: index for index, name in enumerate(parameters.class_names)}
-    residues, classes, flags, offsets = [], [], [], [0]
+    class_of = {name: index for index, name in enumerate(classes)}
+    residues, means, flags, offsets = [], [], [], [0]
     names, atoms, deuterium = [], [], []
     aliases = [a for a, name in chemistry.RESIDUE_ALIASES.items() if name in chemistry.AMINO_ACIDS]
-    for written in sorted([*chemistry.AMINO_ACIDS, *aliases]):
+    for written in sorted({*chemistry.AMINO_ACIDS, *aliases}.difference(left_out)):
         name = chemistry.RESIDUE_ALIASES.get(written, written)
         residues.append(written)
-        classes.append(class_of[name])
+        means.append(class_of[name])
         flags.append((written != name) + 2 * (written == "MSE"))
-        for raw, atom, element in _written_atoms(name, written, canonical_of[name]):
+        for raw, atom, element in _written_atoms(name, written, canonical[name]):
             names.append(raw)
             atoms.append(atom)
             deuterium.append(element == "D")
         offsets.append(len(names))
-    required = np.zeros_like(tensors["class.any_hydrogen"])
+    required = np.zeros(shape, np.uint8)
     for name in chemistry.AMINO_ACIDS:
         for atom in chemistry.HEAVY_ATOMS[name]:
-            required[class_of[name], canonical_of[name][atom]] = 1
-    deprotonated = np.flatnonzero(parameters.block_type_names == "CYS_DEP")
-    return tensors | {
-        "written.residue": _names(residues),
-        "written.class": np.array(classes, np.int32),
+            required[class_of[name], canonical[name][atom]] = 1
+    return {
+        "written.residue": padded_names(residues),
+        "written.class": np.array(means, np.int32),
         "written.flags": np.array(flags, np.uint8),
         "written.atom_offset": np.array(offsets, np.int32),
-        "written.atom_name": _names(names),
+        "written.atom_name": padded_names(names),
         "written.atom_canonical": np.array(atoms, np.int32),
         "written.is_deuterium": np.array(deuterium, np.uint8),
         "policy.required": required,
-        "policy.water": _names(sorted(chemistry.WATERS)),
-        "policy.deprotonated_variant": tensors["block_type.variant"][deprotonated],
+        "policy.water": padded_names(sorted(chemistry.WATERS)),
     }
 
 
-def _names(names: list[str]) -> np.ndarray:
+def padded_names(names: list[str]) -> np.ndarray:
     """uint8 [n, 8], padded with NUL"""
     return np.array(names, dtype="S8").view(np.uint8).reshape(-1, 8)
 

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 # The first line that says something: comments of mmCIF are passed over.
 _FIRST_LINE = re.compile(rb"^(?!#)[^\n]*\S[^\n]*", re.MULTILINE)
+# What comes first of the first model: its number, or an atom.
+_FIRST_MODEL = re.compile(rb"^(?:MODEL ([^\n]*)|ATOM  |HETATM)", re.MULTILINE)
 
 
 @contextmanager
@@ -95,6 +97,17 @@ class Source:
         """The mmCIF block that holds atoms."""
         with reasoned(self.path):
             return atom_block(self.path, self.data)
+
+    @property
+    def first_model(self) -> int | None:
+        """The number that the first model seems to have, found quickly; None if it is odd."""
+        if self.is_cif:
+            raw = self.block.find_values("_atom_site.pdbx_PDB_model_num")
+            text = raw[0] if raw else "1"
+        else:
+            found = _FIRST_MODEL.search(self.data)
+            text = "1" if found is None or found[1] is None else found[1].decode("latin-1").strip()
+        return int(text) if re.fullmatch("[1-9][0-9]{0,8}", text) else None
 
     @property
     def models(self) -> list[int]:

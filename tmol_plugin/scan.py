@@ -6,11 +6,12 @@ Whatever is wrong with a file is found here, on a CPU, before any GPU is used.
 import json
 from collections.abc import Iterator
 
-from tmol_plugin import tables
+from tmol_plugin import heavy_atoms, native, tables
 from tmol_plugin.errors import StructureError
 from tmol_plugin.inputs import Row, read_manifest
 from tmol_plugin.policy import Policy, read_structure
-from tmol_plugin.reading import Source
+from tmol_plugin.reading import Source, reasoned
+from tmol_plugin.structure import read_plain
 
 
 def run(manifest: str, output: str, models: str, policy: Policy) -> None:
@@ -30,15 +31,39 @@ def scan_rows(row: Row, models: str, policy: Policy) -> Iterator[dict]:
     }
     try:
         source = Source(row.path)
-        wanted = source.models if row.model is None else [row.model]
+        if row.model is not None:
+            wanted = [row.model]
+        elif models == "all":
+            wanted = source.models
+        elif plain := _summary(source, source.first_model):
+            yield key | {"model": source.first_model} | plain
+            return
+        else:
+            wanted = source.models[:1]
     except StructureError as error:
         yield key | tables.failure_row(key, "scan", error)
         return
-    if models == "first":
-        wanted = wanted[:1]
     for model in wanted:
         key["model"] = model
-        yield key | _scan_model(source, key, policy)
+        yield key | (_summary(source, model) or _scan_model(source, key, policy))
+
+
+def _summary(source: Source, model: int | None) -> dict | None:
+    """A row's columns as the native library reads a model; None if that takes more care."""
+    try:
+        with reasoned(source.path):
+            return _plain_row(source, model) if model else None
+    except StructureError:
+        return None
+
+
+def _plain_row(source: Source, model: int) -> dict | None:
+    try:
+        row = heavy_atoms.summary(*read_plain(source, model))
+    except native.NotPlain:
+        return None
+    row |= {"sha256": source.sha256, "unrecognized": "", "missing_atoms": ""}
+    return row | {"notes": format_notes(row["notes"])}
 
 
 def _scan_model(source: Source, key: dict, policy: Policy) -> dict:

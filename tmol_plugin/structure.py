@@ -15,7 +15,7 @@ import numpy as np
 
 from tmol_plugin import native
 from tmol_plugin.errors import StructureError
-from tmol_plugin.naming import preparation_arrays
+from tmol_plugin.naming import padded_names, preparation_arrays
 from tmol_plugin.parameters import Parameters
 from tmol_plugin.policy import Policy, read_structure
 from tmol_plugin.pose import Pose
@@ -182,7 +182,7 @@ def _read_cif(source: Source, model: int):
     chosen = slice(None)
     if len(numbers) == 0 or numbers[0] != model or numbers[-1] != model:
         chosen = np.flatnonzero(numbers == model)
-        if len(chosen) == 0 or len(read) != len(set(source.models)):
+        if len(chosen) == 0 or sorted(source.models) != sorted(set(numbers.tolist())):
             raise native.NotPlain("models without numbers of their own")
     partners = b"".join(
         native.partner(end.chain_name, end.res_id.seqid.num, end.res_id.seqid.icode, end.atom_name)
@@ -223,8 +223,8 @@ def _atoms_of(structure: Structure) -> tuple[native.Atoms, np.ndarray]:
     numbers = np.repeat(np.arange(len(residues), dtype=np.int32), sizes)
     n_atoms = len(names)
     atoms = native.Atoms(
-        _names(names),
-        _names([residue.name for residue in residues])[numbers],
+        padded_names(names),
+        padded_names([residue.name for residue in residues])[numbers],
         np.zeros((n_atoms, 8), np.uint8),
         None,
         np.repeat(np.array(structure.chain_of, np.int32), sizes),
@@ -240,11 +240,6 @@ def _atoms_of(structure: Structure) -> tuple[native.Atoms, np.ndarray]:
         for first, second, _ in structure.bonds
     ]
     return atoms, np.array(bonds, np.int32).reshape(-1, 2)
-
-
-def _names(names: list[str]) -> np.ndarray:
-    """uint8 [n, 8], padded with NUL"""
-    return np.array(names, "S8").view(np.uint8).reshape(-1, 8)
 
 
 def _labels(atoms: native.Atoms, first: np.ndarray) -> list[tuple[str, str]]:
