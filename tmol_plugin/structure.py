@@ -109,7 +109,7 @@ def _prepare_structure(structure: Structure, tables: native.Tables) -> Result:
         prepared = native.prepare(tables, atoms, bonds, b"")
     except native.NotPlain as why:
         raise NotCoveredError(f"{structure.path}: {why}", structure) from why
-    labels = [tuple(r.label.split(" ")[0].split(":", 1)) for r in structure.residues]
+    labels = [residue.place for residue in structure.residues]
     # Names, conformers and waters were the reader's; the library saw what came of them.
     notes = structure.notes | {name: prepared.counts[name] for name in _SEEN_LAST}
     return Result(prepared, labels, notes)
