@@ -1,6 +1,7 @@
 """What native preparation must not depend on, and what it must follow, on drawn examples."""
 
 import gzip
+import string
 
 import gemmi
 import numpy as np
@@ -8,7 +9,7 @@ import pieces as p
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from parity import check_same_as_tmol, check_same_result, counted, prepare_fast
+from parity import check_same_as_tmol, check_same_result, prepare_fast
 from tmol_poses import read_tmol
 
 from tmol_plugin.reading import Source
@@ -17,7 +18,7 @@ from tmol_plugin.structure import NotCoveredError, Result, read_pose
 # Drawn anew in each run they would be flaky tests of other people's changes. A fixture that is
 # shared by the examples is what is wanted: each writes its own file.
 EXAMPLES = settings(
-    max_examples=25,
+    max_examples=20,
     deadline=None,
     derandomize=True,
     database=None,
@@ -25,8 +26,8 @@ EXAMPLES = settings(
 )
 FEW = settings(EXAMPLES, max_examples=12)
 
-# All hydrogens and none; altlocs, disulfides and partly built hydrogens; two chains.
-NAMES = ["2k39.pdb.gz", "1ubi.pdb", "1ejg.pdb", "1fas.cif", "1qbs.pdb"]
+# All hydrogens; altlocs and disulfides; most hydrogens built; two chains.
+NAMES = ["2k39.pdb.gz", "1ejg.pdb", "1fas.cif", "1qbs.pdb"]
 
 
 def gemmi_structure(name):
@@ -119,34 +120,32 @@ def prepared(lines, path, parameters):
 
 
 @EXAMPLES
-@given(piece=pieces, data=st.data())
-def test_the_order_of_a_residues_atoms_changes_nothing(piece, data, tmp_path, compiled):
+@given(piece=pieces, chance=st.randoms(use_true_random=False))
+def test_the_order_of_a_residues_atoms_changes_nothing(piece, chance, tmp_path, compiled):
     lines = PIECES[piece]
     expected = prepared(lines, tmp_path / "x.pdb", compiled)
-    shuffled = [s for own in residues_of(lines) for s in data.draw(st.permutations(own))]
+    shuffled = [s for own in residues_of(lines) for s in chance.sample(own, len(own))]
     check_same_result(prepared(shuffled, tmp_path / "x.pdb", compiled), expected)
 
 
-numbers = st.lists(st.integers(-999, 9999), min_size=80, max_size=80, unique=True)
-
-
 @EXAMPLES
-@given(piece=pieces, order=numbers, codes=st.text("ABCDEFGH ", min_size=80, max_size=80))
-def test_numbers_are_labels_only(piece, order, codes, tmp_path, compiled):
+@given(piece=pieces, chance=st.randoms(use_true_random=False))
+def test_numbers_are_labels_only(piece, chance, tmp_path, compiled):
     lines = PIECES[piece]
     expected = prepared(lines, tmp_path / "x.pdb", compiled)
-    given_to = zip(residues_of(lines), order, codes)
-    renumbered = [
-        p.with_field(s, 22, f"{number:4d}{code}") for own, number, code in given_to for s in own
-    ]
+    renumbered = []
+    for own, number in zip(residues_of(lines), chance.sample(range(-999, 10_000), 80)):
+        code = chance.choice("ABC ")
+        renumbered += [p.with_field(s, 22, f"{number:4d}{code}") for s in own]
     check_same_but_labels(prepared(renumbered, tmp_path / "x.pdb", compiled), expected)
 
 
 @EXAMPLES
-@given(piece=pieces, letters=st.permutations("ABCDEFGHIJKLMNOPQRSTUVWXYZabcxyz0123456789"))
-def test_chain_names_are_labels_only(piece, letters, tmp_path, compiled):
+@given(piece=pieces, chance=st.randoms(use_true_random=False))
+def test_chain_names_are_labels_only(piece, chance, tmp_path, compiled):
     lines = PIECES[piece]
     expected = prepared(lines, tmp_path / "x.pdb", compiled)
+    letters = chance.sample(string.ascii_letters + string.digits + " '", 2)
     renamed = [p.with_field(s, 21, letters["AB".index(s[21])]) for s in lines]
     check_same_but_labels(prepared(renamed, tmp_path / "x.pdb", compiled), expected)
 
@@ -156,7 +155,6 @@ def check_same_but_labels(found, expected):
     check_same_result(relabelled, expected)
 
 
-# Every kind of residue of ubiquitin, with its ends; crambin adds cysteine and tryptophan none.
 PEPTIDES = {
     "first": p.nmr(1, 9),
     "middle": p.nmr(18, 30),
@@ -205,5 +203,4 @@ def test_the_examples_are_prepared_as_they_are(tmp_path, compiled):
     """Else the properties above would hold of failures."""
     for lines in (*PIECES.values(), *PEPTIDES.values()):
         result = prepared(lines, tmp_path / "x.pdb", compiled)
-        assert counted(result.notes) is not None
         assert len(result.prepared.block_types) == len(residues_of(lines))
