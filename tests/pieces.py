@@ -9,11 +9,11 @@ STRUCTURES = Path(__file__).parent / "structures"
 
 
 def atom_lines(name, first, last, altloc=" A"):
-    """ATOM lines of residues first to last of the first model, letters not in `altloc` left out."""
+    """ATOM lines of residues first to last of the first model, conformers that `altloc` names."""
     data = (STRUCTURES / name).read_bytes()
     text = (gzip.decompress(data) if name.endswith(".gz") else data).decode()
     lines = [s for s in text.partition("\nENDMDL")[0].split("\n") if s.startswith("ATOM")]
-    kept = [s for s in lines if first <= int(s[22:26]) <= last and s[16] in altloc]
+    kept = [s for s in lines if first <= int(s[22:26]) <= last and (not altloc or s[16] in altloc)]
     return [with_field(s, 16, " ") for s in kept] if altloc else kept
 
 
@@ -113,6 +113,11 @@ def planted(lines, number, name, parent, *others, length=1.0):
 
 def shifted(lines, by):
     return [moved(s, position(s) + by) for s in lines]
+
+
+def with_atom_moved(lines, number, atom, by):
+    at = find(lines, number, atom)
+    return [moved(s, position(s) + by) if s == at else s for s in lines]
 
 
 def in_chain(lines, letter):

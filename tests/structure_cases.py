@@ -43,8 +43,7 @@ _HIS = {
 for _name, _lines in _HIS.items():
     case(f"histidine-{_name}", _lines)
     _bare = [s for s in _lines if not p.is_hydrogen(s) or p.atom_of(s) in ("HD1", "HE2")]
-    _outcome = POSE if _name == "neither" else NOT_COVERED
-    case(f"histidine-{_name}-without-other-hydrogens", _bare, _outcome)
+    case(f"histidine-{_name}-without-other-hydrogens", _bare)
 
 # Lysine 6, tyrosine 59, and the acids' protons.
 _LYS, _TYR = p.nmr(4, 8), p.nmr(57, 61)

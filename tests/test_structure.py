@@ -8,7 +8,7 @@ import numpy as np
 import pieces as p
 import pytest
 import torch
-from file_cases import CASES
+from cif_cases import CASES
 from parity import (
     check_both_ways,
     check_same_as_tmol,
@@ -204,3 +204,32 @@ def test_models_are_told_apart(name, compiled):
     with pytest.raises(StructureError) as caught:
         read_pose(source, compiled, model=99)
     assert caught.value.reason == "no_such_model"
+
+
+@pytest.mark.parametrize(
+    ("name", "label"), [("space", "A B"), ("colon", "A:B"), ("long", "ASSEMBLY-1")]
+)
+def test_labels_are_those_of_the_file(name, label, tmp_path, compiled):
+    pose = read_pose(written(tmp_path, CASES[f"cif-chain-{name}"]), compiled)
+    assert pose.labels == [(label, str(number)) for number in range(1, 10)]
+
+
+def test_a_cyclic_chain_is_not_covered(tmp_path, compiled):
+    """Residues 1 to 6 of ubiquitin, N of the first where the next residue's would be."""
+    lines = p.ubiquitin(1, 6)
+    end, start = (p.position(p.find(lines, *at)) for at in ((6, "C"), (1, "N")))
+    path = tmp_path / "cyclic.pdb"
+    path.write_bytes(p.text_of(p.with_atom_moved(lines, 1, "N", end - start + [0, 0, 1.33])))
+    with pytest.raises(NotCoveredError, match="a cyclic chain"):
+        read_pose(path, compiled)
+
+
+def test_residues_are_dropped_or_rebuilt_under_the_policy(tmp_path, compiled):
+    path = written(tmp_path, CASES["ligand"])
+    dropped = read_pose(path, compiled, policy=Policy(on_unrecognized="drop"))
+    assert dropped.notes["unrecognized_residues_dropped"] == 1
+    path.write_bytes(p.text_of(p.nmr(1, 9)))
+    assert np.array_equal(dropped.coords, read_pose(path, compiled).coords)
+    path.write_bytes(CASES["atom-missing"].content)
+    with pytest.raises(NotCoveredError, match="missing heavy atoms"):
+        read_pose(path, compiled, policy=Policy(missing_side_chains="rebuild"))

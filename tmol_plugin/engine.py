@@ -188,8 +188,8 @@ def _notes(placed: dict[int, Residue], pose, n_atoms: int) -> dict[str, int | st
             if bond.name == "dslf":
                 partner = int(pose.inter_residue_connections[0, block, connection, 0])
                 if block < partner and partner in placed:
-                    pair = residue.label, placed[partner].label
-                    disulfides.append("-".join(label.split(" ")[0] for label in pair))
+                    pair = residue.place, placed[partner].place
+                    disulfides.append("-".join(":".join(place) for place in pair))
     notes["atoms_built"] = n_atoms - given
     return notes | {"disulfides": ",".join(disulfides)}
 
@@ -226,7 +226,7 @@ def explain(error: Exception, structure: Structure) -> StructureError:
 def _original_names(words: str, structure: Structure) -> str:
     """TMol's words with the residues named as in the file: A:57, or chain A, resid 57."""
     labels = {
-        f"{chain}:{number}": residue.label.split(" ")[0]
+        f"{chain}:{number}": ":".join(residue.place)
         for residue, (chain, number) in zip(
             structure.residues, structure.names_in_cif(), strict=True
         )

@@ -98,9 +98,10 @@ def _residue(path: str, read: Model, site: int, notes: Counter) -> Residue:
     name = chemistry.RESIDUE_ALIASES.get(part.name, part.name)
     if name != part.name:
         notes["mse_as_met" if part.name == "MSE" else "residues_renamed"] += 1
-    label = f"{where.chain or '_'}:{where.number} {part.name}"
+    place = where.chain or "_", where.number
+    label = f"{':'.join(place)} {part.name}"
     label += f" conformer {letter}" if letter else ""
-    residue = Residue(name, label, where.segment, [], [], None, site)
+    residue = Residue(name, label, place, where.segment, [], [], None, site)
     positions = {}
     for atom in atoms:
         element = atom.element.name.upper()

@@ -16,6 +16,7 @@ class Residue:
 
     name: str
     label: str  # as the file calls it, for messages: chain:number name
+    place: tuple[str, str]  # chain and number of the label
     segment: int
     atoms: list[str]
     elements: list[str]

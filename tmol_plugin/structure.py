@@ -109,7 +109,7 @@ def _prepare_structure(structure: Structure, tables: native.Tables) -> Result:
         prepared = native.prepare(tables, atoms, bonds, b"")
     except native.NotPlain as why:
         raise NotCoveredError(f"{structure.path}: {why}", structure) from why
-    labels = [tuple(r.label.split(" ")[0].split(":", 1)) for r in structure.residues]
+    labels = [residue.place for residue in structure.residues]
     # Names, conformers and waters were the reader's; the library saw what came of them.
     notes = structure.notes | {name: prepared.counts[name] for name in _SEEN_LAST}
     return Result(prepared, labels, notes)
@@ -148,7 +148,7 @@ def read_plain(source: Source, model: int) -> tuple[native.Atoms, np.ndarray, by
     """
     try:
         return (_read_cif if source.is_cif else _read_pdb)(source, model)
-    except (ValueError, RuntimeError) as error:  # gemmi's
+    except (ValueError, RuntimeError, IndexError) as error:  # gemmi's
         raise native.NotPlain(str(error)) from error
 
 
@@ -176,6 +176,10 @@ def _read_cif(source: Source, model: int):
     numbers = flat.model_num
     if len(numbers) != len(block.find_values("_atom_site.Cartn_x")):
         raise native.NotPlain("atoms that the parser left out")
+    # gemmi takes a residue's from its first atom; where it changes, a chain ends.
+    labels = block.find_values("_atom_site.label_asym_id")
+    if not np.array_equal(np.array(labels, "S8"), flat.subchains.view("S8")[:, 0]):
+        raise native.NotPlain("a residue in two chains, or atoms in another order")
     chosen = slice(None)
     if len(numbers) == 0 or numbers[0] != model or numbers[-1] != model:
         chosen = np.flatnonzero(numbers == model)

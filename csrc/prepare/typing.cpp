@@ -183,11 +183,11 @@ class Typist {
         any = any || counts.back() > 0;
       }
       if (!any) return;
-      // Which of TMol's forms such a ring becomes hangs on its surroundings.
-      if (residue.residue_class == tables_.histidine())
-        not_covered("a histidine of which only some hydrogens are there");
       for (const auto& [form, expected] : one.forms)
         if (expected == counts) variant = form;
+      // TMol leaves these to AtomWorks, which gives a histidine that has HD1 HE2 as well, in
+      // whatever place of a chain.
+      if (residue.residue_class == tables_.histidine() && variant == 1) variant = 2;
     } else if (one.has_deprotonated && one.expects_titratable[size_t(variant)] &&
                (residue.present & one.any_hydrogen) &&
                (residue.present & one.shared_hydrogen) == one.shared_hydrogen &&

@@ -60,6 +60,7 @@ TEST_CASE("what another reader would take otherwise is not plain") {
   const std::string good = atom(1);
   CHECK(why(good) == "");
   CHECK(why(good.substr(0, 54)) == "");
+  CHECK(scan_pdb(good.substr(0, 54), 1).end == 54);
   CHECK(why(good.substr(0, 53)) == "a line that ends within the coordinates");
   CHECK(why(good.substr(0, 57)) == "an occupancy that is no plain number");
   for (const char* number :
