@@ -168,6 +168,7 @@ Tables::Tables(const Arrays& arrays) {
     AtomSet present = ~block_types_[t].absent;
     one.max_amine_hydrogens =
         std::max(one.max_amine_hydrogens, std::popcount(present & one.amine_hydrogens));
+    if (type_terminus[t] == kMid) one.amide_hydrogens |= present & one.amine_hydrogens;
     // A disulfide is chosen by its bond, not by hydrogens.
     if (type_terminus[t] != kMid || block_types_[t].disulfide >= 0) continue;
     std::vector<int> counts;
