@@ -158,6 +158,9 @@ class Tables {
   size_t max_atoms = 0;
 
  private:
+  // Throws std::invalid_argument if a frame or connection would be read beyond the arrays.
+  void check_indices(const BlockType& type) const;
+
   NameMap<WrittenResidue> written_;
   std::vector<Name> waters_;
   std::vector<ResidueClass> classes_;
