@@ -110,6 +110,8 @@ case("proline-first-1", _pro1)
 case("proline-first-2", p.planted(_pro1, 19, "H3", "N", "CA", "H2"))
 case("proline-first-bare", p.heavy(_PRO))
 case("proline-within-with-H", p.planted(p.nmr(18, 20), 19, "H", "N", "CA", "CD"))
+for _name in ("H1", "H2", "H3"):  # of an amine, by their names
+    case(f"amide-called-{_name}", p.renamed(_PIECE, {"H": _name}, 4), NOT_COVERED)
 case("amine-within-the-chain", p.planted(_PIECE, 4, "H2", "N", "CA", "H"), NOT_COVERED)
 
 # Carboxyl ends, and OXT astray.

@@ -28,9 +28,9 @@ from tmol_plugin.structure import (
 
 STRUCTURES = Path(__file__).parent / "structures"
 COUNT = int(os.environ.get("TMOL_PLUGIN_MUTANTS", "240"))
-# Plain files: without hydrogens, with them in four models, mmCIF with MSE, with altlocs, with
-# chain ids of two kinds; and two that are read with care: two residue names at one position, a
-# calcium.
+# Plain files: PDB without hydrogens and with them in four models; mmCIF with MSE, with altlocs,
+# with other chain ids by the author. And two that are read with care: two residue names at one
+# position, a calcium.
 NAMES = ["1ubi.pdb", "2k39.pdb.gz", "1a8o.cif", "1fas.cif", "4zhl.cif.gz"]
 CAREFUL = ["1ejg.pdb", "1ajj.pdb"]
 

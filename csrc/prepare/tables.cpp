@@ -43,6 +43,24 @@ AtomSet row_set(const std::vector<uint8_t>& flags, size_t width, size_t row) {
 
 }  // namespace
 
+void Tables::check_indices(const BlockType& type) const {
+  const auto refuse_unless = [](bool holds) {
+    if (!holds)
+      throw std::invalid_argument("a block type of the parameters refers to what it does not have");
+  };
+  for (int connection : {type.down, type.up, type.disulfide})
+    refuse_unless(connection < type.n_connections);
+  for (const auto* frames : {&frame, &backup_frame})
+    for (int i = type.atom_begin; i < type.atom_begin + type.n_atoms; ++i)
+      for (auto [atom, connection, steps] : (*frames)[size_t(i)]) {
+        refuse_unless(atom < type.n_atoms && connection < type.n_connections);
+        refuse_unless(atom >= 0 || connection < 0 || (steps >= 0 && size_t(steps) < max_atoms));
+      }
+  const size_t begin = size_t(type.connection_begin) * max_atoms;
+  for (size_t i = begin; i < begin + size_t(type.n_connections) * max_atoms; ++i)
+    refuse_unless(downstream[i] < type.n_atoms);
+}
+
 Tables::Tables(const Arrays& arrays) {
   const auto type_class = take<int32_t>(arrays, "block_type.class");
   const int64_t n_types = int64_t(type_class.size());
@@ -99,6 +117,7 @@ Tables::Tables(const Arrays& arrays) {
                             connection_offset[t], connection_offset[t + 1] - connection_offset[t],
                             down[t], up[t], disulfide[t], row_set(absent, width, t),
                             row_set(nonterminal, width, t), non_default[t] != 0});
+    check_indices(block_types_.back());
   }
   for (int32_t candidate : candidates_)
     if (candidate < 0 || candidate >= n_types)
@@ -165,6 +184,7 @@ Tables::Tables(const Arrays& arrays) {
     AtomSet present = ~block_types_[t].absent;
     one.max_amine_hydrogens =
         std::max(one.max_amine_hydrogens, std::popcount(present & one.amine_hydrogens));
+    if (type_terminus[t] == kMid) one.amide_hydrogens |= present & one.amine_hydrogens;
     // A disulfide is chosen by its bond, not by hydrogens.
     if (type_terminus[t] != kMid || block_types_[t].disulfide >= 0) continue;
     std::vector<int> counts;

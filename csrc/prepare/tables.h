@@ -101,7 +101,7 @@ struct ResidueClass {
   AtomSet required = 0;  // heavy atoms that must be there
   int n = -1, c = -1, oxt = -1;
   AtomSet any_hydrogen = 0, titratable = 0, shared_hydrogen = 0;
-  AtomSet amine_hydrogens = 0;
+  AtomSet amine_hydrogens = 0, amide_hydrogens = 0;  // on N: at a chain's end, and within
   int max_amine_hydrogens = 0;
   bool has_deprotonated = false, has_neutral_terminus = false;
   std::vector<bool> expects_titratable;        // by variant
@@ -157,6 +157,9 @@ class Tables {
   size_t max_atoms = 0;
 
  private:
+  // Throws std::invalid_argument if a frame or connection would be read beyond the arrays.
+  void check_indices(const BlockType& type) const;
+
   NameMap<WrittenResidue> written_;
   std::vector<Name> waters_;
   std::vector<ResidueClass> classes_;

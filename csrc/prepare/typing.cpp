@@ -144,7 +144,7 @@ class Typist {
       }
       int n_amine = std::popcount(residues_[i].present & one.amine_hydrogens);
       if (is_bonded_to_previous(i)) {
-        if (n_amine > (one.has_neutral_terminus ? 1 : 0))
+        if (residues_[i].present & one.amine_hydrogens & ~one.amide_hydrogens)
           not_covered("an amine's hydrogens within a chain");
       } else if (n_amine > one.max_amine_hydrogens) {
         not_covered("more hydrogens on N than any form has");
