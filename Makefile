@@ -10,7 +10,7 @@ DEFINE := TMOL_PLUGIN_TESTS=ON CMAKE_COMPILE_WARNING_AS_ERROR=ON
 CXX_FILES := $(wildcard csrc/*/*.h csrc/*/*.cpp)
 CXX_FILES := $(filter-out csrc/third_party/%,$(CXX_FILES))
 # What `test-sanitized` runs of the Python tests.
-SANITIZED_TESTS ?= tests/test_native.py tests/test_mutations.py
+SANITIZED_TESTS ?= $(addprefix tests/,test_native.py test_native_tables.py test_mutations.py)
 
 .PHONY: run native test test-native test-sanitized lint format clean
 
