@@ -199,6 +199,11 @@ _FAR = [
 ]
 case("ssbond", [_ssbond(16, 26), *_BRIDGE])
 case("ssbond-of-another-cell", [_ssbond(16, 26, "  1555   4555"), *_BRIDGE])
+_ONE_POINT = [
+    p.moved(s, p.position(p.find(_BRIDGE, 16, "SG"))) if p.is_atom(s, 26, "SG") else s
+    for s in p.heavy(_BRIDGE)
+]
+case("ssbond-at-one-point", [_ssbond(16, 26), *_ONE_POINT], NOT_COVERED)
 case("ssbond-false", [_ssbond(16, 20), *_BRIDGE])
 case("ssbond-long", [_ssbond(16, 26), *_FAR], alone="bond length")
 case("conect-disulfide", [*_FAR, *_conect(_FAR, ((16, "SG"), (26, "SG")))], alone="bond length")
