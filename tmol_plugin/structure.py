@@ -153,7 +153,7 @@ def read_plain(source: Source, model: int) -> tuple[native.Atoms, np.ndarray, by
 
 
 def _read_pdb(source: Source, model: int):
-    scan = native.scan_pdb(source.data, model)
+    scan = native.scan_pdb(source.text_with(model), model)
     flat = gemmi.FlatStructure(gemmi.read_pdb_string(scan.text))
     if len(flat.serials) != len(scan.segments):
         raise native.NotPlain("atoms that the parser left out")
@@ -162,6 +162,20 @@ def _read_pdb(source: Source, model: int):
 
 
 def _read_cif(source: Source, model: int):
+    flat, partners = _CIFS.get(source) or _parse_cif(source)
+    numbers = flat.model_num
+    chosen = slice(None)
+    if len(numbers) == 0 or numbers[0] != model or numbers[-1] != model:
+        # The next model is asked for next: the file is parsed once for all.
+        _CIFS[source] = flat, partners
+        chosen = np.flatnonzero(numbers == model)
+        if len(chosen) == 0 or sorted(source.models) != sorted(set(numbers.tolist())):
+            raise native.NotPlain("models without numbers of their own")
+    return _atoms(flat, chosen, flat.subchains[chosen], None, None), _NO_BONDS, partners
+
+
+def _parse_cif(source: Source) -> tuple[gemmi.FlatStructure, bytes]:
+    """The atoms of all models of an mmCIF file, and its declared bonds."""
     block = source.block
     tags = set(block.find_mmcif_category("_atom_site.").tags)
     if not tags >= _COLUMNS:
@@ -173,18 +187,12 @@ def _read_cif(source: Source, model: int):
     block.find_mmcif_category("_struct_conn.")  # refuses a loop that mixes categories
     read = gemmi.make_structure_from_block(block)
     flat = gemmi.FlatStructure(read)
-    numbers = flat.model_num
-    if len(numbers) != len(block.find_values("_atom_site.Cartn_x")):
+    if len(flat.model_num) != len(block.find_values("_atom_site.Cartn_x")):
         raise native.NotPlain("atoms that the parser left out")
     # gemmi takes a residue's from its first atom; where it changes, a chain ends.
     labels = block.find_values("_atom_site.label_asym_id")
     if not np.array_equal(np.array(labels, "S8"), flat.subchains.view("S8")[:, 0]):
         raise native.NotPlain("a residue in two chains, or atoms in another order")
-    chosen = slice(None)
-    if len(numbers) == 0 or numbers[0] != model or numbers[-1] != model:
-        chosen = np.flatnonzero(numbers == model)
-        if len(chosen) == 0 or sorted(source.models) != sorted(set(numbers.tolist())):
-            raise native.NotPlain("models without numbers of their own")
     partners = b"".join(
         native.partner(end.chain_name, end.res_id.seqid.num, end.res_id.seqid.icode, end.atom_name)
         for connection in read.connections
@@ -193,7 +201,7 @@ def _read_cif(source: Source, model: int):
         and None not in (c.res_id.seqid.num for c in (connection.partner1, connection.partner2))
         for end in (connection.partner1, connection.partner2)
     )
-    return _atoms(flat, chosen, flat.subchains[chosen], None, None), _NO_BONDS, partners
+    return flat, partners
 
 
 def _atoms(flat: gemmi.FlatStructure, chosen, subchains, segments, serials) -> native.Atoms:
@@ -256,6 +264,9 @@ def _labels(atoms: native.Atoms, first: np.ndarray) -> list[tuple[str, str]]:
     ]
 
 
+# What was parsed of a file of several models, as long as the file is open.
+_CIFS: "weakref.WeakKeyDictionary[Source, tuple[gemmi.FlatStructure, bytes]]"
+_CIFS = weakref.WeakKeyDictionary()
 _TABLES: "weakref.WeakKeyDictionary[Parameters, native.Tables]" = weakref.WeakKeyDictionary()
 
 
