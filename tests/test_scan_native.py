@@ -113,6 +113,37 @@ def test_damaged_files_of_many_models_have_the_same_rows(name, tmp_path):
     assert len(reasons) > 2
 
 
+@pytest.mark.parametrize("numbers", ["12", "73", "-1 2", "0 1", "1 -1", "12 interleaved", "1 1"])
+def test_numbers_of_models_in_mmcif(numbers, tmp_path):
+    """Also where only the careful reader knows which model a number means."""
+    values = list(numbers[:2]) if numbers[:2].isdigit() else numbers.split()
+    lines = (STRUCTURES / "1fas.cif").read_text().split("\n")
+    tags = [s.strip() for s in lines if s.startswith("_atom_site.")]
+    column = tags.index("_atom_site.pdbx_PDB_model_num")
+    atoms = [s.split() for s in lines if s.startswith(("ATOM", "HETATM"))]
+    first = next(i for i, s in enumerate(lines) if s.startswith("ATOM"))
+    models = [
+        [" ".join([*a[:column], value, *a[column + 1 :]]) for a in atoms[: len(atoms) - 10 * k]]
+        for k, value in enumerate(values)
+    ]
+    rest = [s for s in lines[first:] if not s.startswith(("ATOM", "HETATM"))]
+    if "interleaved" in numbers:
+        mixed = [s for pair in zip(*models, strict=False) for s in pair]
+    else:
+        mixed = [s for model in models for s in model]
+    path = tmp_path / "models.cif"
+    path.write_text("\n".join([*lines[:first], *mixed, *rest]))
+    check_same(path)
+    found = check_same(path, "all")
+    for model in {-1, 0, 1, 2, 3, 7}:
+        row = Row("id", str(path), model, {}, 0, 0)
+        fast = list(scan.scan_rows(row, "first", Policy()))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(scan, "_summary", lambda source, model: None)
+            assert fast == list(scan.scan_rows(row, "first", Policy()))
+    assert len(found) == len(set(values))
+
+
 def test_models_are_told_apart_once(monkeypatch):
     """Neither the lines nor the atoms of other models are gone through for each."""
     sizes, parsed = [], []
