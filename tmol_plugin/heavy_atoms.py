@@ -66,13 +66,26 @@ def _block_types() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return tuple(map(_int32, zip(*rows, strict=True)))
 
 
+def _hydrogens_of(name: str) -> list[str]:
+    """Hydrogens that files call by several names: one that comes twice must be noticed."""
+    aliases = [alias for alias, meant in chemistry.RESIDUE_ALIASES.items() if meant == name]
+    atoms = {
+        chemistry.atom_name(name, atom, "", written)
+        for written in (name, *aliases)
+        for atom in chemistry.atom_aliases(name, written)
+    }
+    return sorted(atoms.difference(_atoms_of(name)))
+
+
 def _arrays() -> dict[str, np.ndarray]:
     """The arrays that `native.Tables` takes."""
-    width = max(len(_atoms_of(name)) for name in _CLASSES) + len(_OF_HISTIDINE)
+    canonical = {
+        name: {a: i for i, a in enumerate([*_atoms_of(name), *_hydrogens_of(name)])}
+        for name in _CLASSES
+    }
+    width = max(map(len, canonical.values())) + len(_OF_HISTIDINE)
     cells = (len(_CLASSES), width)
-    canonical = {name: {a: i for i, a in enumerate(_atoms_of(name))} for name in _CLASSES}
-    # LYN's hydrogens have names of other atoms: whether one comes twice is read with care.
-    arrays = name_arrays(_CLASSES, canonical, cells, left_out=("LYN",))
+    arrays = name_arrays(_CLASSES, canonical, cells)
     extra = {"HIS": dict(zip(_OF_HISTIDINE, range(width - len(_OF_HISTIDINE), width)))}
     aliases = {name: canonical[name] | extra.get(name, {}) for name in _CLASSES}
     arrays |= {
@@ -105,6 +118,8 @@ def _block_type_arrays(width: int) -> dict[str, np.ndarray]:
         atoms = _atoms_of(_CLASSES[index])
         atoms = atoms if terminus in (_UP, _BOTH) else atoms[:-1]
         present[block_type, : len(atoms)] = 1
+        # Every form takes all hydrogens: none tells forms apart here.
+        present[block_type, len(_atoms_of(_CLASSES[index])) :] = 1
         n_atoms.append(len(atoms))
         # OXT stands where O would, turned about the bond from CA to C.
         parents += [[atoms.index(parent) for parent in ("C", "CA", "O")]] * len(atoms)
@@ -119,7 +134,7 @@ def _block_type_arrays(width: int) -> dict[str, np.ndarray]:
     frame[:, :, 0] = parents
     nonterminal = present.copy()
     for block_type, index in enumerate(classes.tolist()):
-        nonterminal[block_type, len(_atoms_of(_CLASSES[index])) - 1] = 0
+        nonterminal[block_type, len(_atoms_of(_CLASSES[index])) - 1 :] = 0
     starts = np.repeat(_offsets(n_atoms)[:-1], n_atoms)
     return {
         "block_type.class": classes,

@@ -26,7 +26,6 @@ def name_arrays(
     classes: list[str],
     canonical: dict[str, dict[str, int]],
     shape: tuple[int, int],
-    left_out: tuple[str, ...] = (),
 ) -> dict[str, np.ndarray]:
     """What files may call the residues of classes, and their atoms.
 
@@ -41,13 +40,12 @@ def name_arrays(
         classes: names of the K classes; those of the amino acids are used.
         canonical: class name -> name of an atom -> the atom's number in the class, below M.
         shape: (K, M)
-        left_out: names of residues not to be known.
     """
     class_of = {name: index for index, name in enumerate(classes)}
     residues, means, flags, offsets = [], [], [], [0]
     names, atoms, deuterium = [], [], []
     aliases = [a for a, name in chemistry.RESIDUE_ALIASES.items() if name in chemistry.AMINO_ACIDS]
-    for written in sorted({*chemistry.AMINO_ACIDS, *aliases}.difference(left_out)):
+    for written in sorted({*chemistry.AMINO_ACIDS, *aliases}):
         name = chemistry.RESIDUE_ALIASES.get(written, written)
         residues.append(written)
         means.append(class_of[name])

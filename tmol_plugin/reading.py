@@ -115,6 +115,17 @@ class Source:
         with reasoned(self.path):
             return list(self._models)
 
+    def text_with(self, number: int) -> bytes:
+        """PDB text that has a model: with others', unless the models were told apart before.
+
+        So that a file of many models is not gone through anew for each.
+        """
+        models = self.__dict__.get("_models", {})
+        if len(models) < 2 or number not in models:
+            return self.data
+        lines = [f"MODEL {number}", *(line for _, line in models[number]), ""]
+        return "\n".join(lines).encode("latin-1")
+
     def read(self, number: int) -> Model:
         """The atoms of one model; raises StructureError, naming file and line or atom."""
         with reasoned(self.path):

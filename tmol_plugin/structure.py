@@ -33,6 +33,10 @@ _COLUMNS = frozenset(
 )
 DEFAULT = Policy()
 log = logging.getLogger(__name__)
+# Of an mmCIF file: atoms of all models, each model's rows of them, and declared bonds.
+_Cif = tuple[native.Atoms, dict[int, slice], bytes]
+# What was parsed of files of several models, as long as a file is open.
+_CIFS: "weakref.WeakKeyDictionary[Source, _Cif]" = weakref.WeakKeyDictionary()
 _NO_BONDS = np.empty((0, 2), np.int32)
 # Counts of the library that hold for residues that went through the policy before.
 _SEEN_LAST = ("atoms_built", "hydrogens_unused")
@@ -153,15 +157,27 @@ def read_plain(source: Source, model: int) -> tuple[native.Atoms, np.ndarray, by
 
 
 def _read_pdb(source: Source, model: int):
-    scan = native.scan_pdb(source.data, model)
+    scan = native.scan_pdb(source.text_with(model), model)
     flat = gemmi.FlatStructure(gemmi.read_pdb_string(scan.text))
     if len(flat.serials) != len(scan.segments):
         raise native.NotPlain("atoms that the parser left out")
-    atoms = _atoms(flat, slice(None), None, scan.segments, scan.serials)
+    atoms = _atoms(flat, None, scan.segments, scan.serials)
     return atoms, scan.bonds, scan.partners
 
 
 def _read_cif(source: Source, model: int):
+    atoms, rows, partners = _CIFS.get(source) or _parse_cif(source)
+    if len(rows) > 1 or model not in rows:
+        # The next model is asked for next: the file is parsed once for all.
+        _CIFS[source] = atoms, rows, partners
+        if model not in rows or sorted(source.models) != sorted(rows):
+            raise native.NotPlain("models without numbers of their own")
+        arrays = {name: getattr(atoms, name) for name in atoms.__dataclass_fields__}
+        atoms = native.Atoms(**{n: a if a is None else a[rows[model]] for n, a in arrays.items()})
+    return atoms, _NO_BONDS, partners
+
+
+def _parse_cif(source: Source) -> _Cif:
     block = source.block
     tags = set(block.find_mmcif_category("_atom_site.").tags)
     if not tags >= _COLUMNS:
@@ -180,11 +196,6 @@ def _read_cif(source: Source, model: int):
     labels = block.find_values("_atom_site.label_asym_id")
     if not np.array_equal(np.array(labels, "S8"), flat.subchains.view("S8")[:, 0]):
         raise native.NotPlain("a residue in two chains, or atoms in another order")
-    chosen = slice(None)
-    if len(numbers) == 0 or numbers[0] != model or numbers[-1] != model:
-        chosen = np.flatnonzero(numbers == model)
-        if len(chosen) == 0 or sorted(source.models) != sorted(set(numbers.tolist())):
-            raise native.NotPlain("models without numbers of their own")
     partners = b"".join(
         native.partner(end.chain_name, end.res_id.seqid.num, end.res_id.seqid.icode, end.atom_name)
         for connection in read.connections
@@ -193,23 +204,27 @@ def _read_cif(source: Source, model: int):
         and None not in (c.res_id.seqid.num for c in (connection.partner1, connection.partner2))
         for end in (connection.partner1, connection.partner2)
     )
-    return _atoms(flat, chosen, flat.subchains[chosen], None, None), _NO_BONDS, partners
+    # gemmi lists a model's atoms in one piece.
+    starts = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] - 1))
+    ends = [*starts[1:].tolist(), len(numbers)]
+    rows = {int(numbers[start]): slice(start, end) for start, end in zip(starts, ends, strict=True)}
+    return _atoms(flat, flat.subchains, None, None), rows, partners
 
 
-def _atoms(flat: gemmi.FlatStructure, chosen, subchains, segments, serials) -> native.Atoms:
+def _atoms(flat: gemmi.FlatStructure, subchains, segments, serials) -> native.Atoms:
     return native.Atoms(
-        flat.atom_names[chosen],
-        flat.residue_names[chosen],
-        flat.chain_ids[chosen],
+        flat.atom_names,
+        flat.residue_names,
+        flat.chain_ids,
         subchains,
         segments,
-        flat.resnums[chosen],
-        flat.icodes[chosen],
-        flat.altlocs[chosen],
-        flat.serials[chosen],
+        flat.resnums,
+        flat.icodes,
+        flat.altlocs,
+        flat.serials,
         serials,
-        flat.occ[chosen],
-        flat.pos[chosen],
+        flat.occ,
+        flat.pos,
     )
 
 

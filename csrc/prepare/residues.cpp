@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -16,6 +17,15 @@ constexpr int64_t kMaxResidueAtoms = 2000;
 [[noreturn]] void not_plain(const char* reason) { throw Stop{TP_NOT_PLAIN, reason}; }
 
 Name name_of(const char* names, int64_t atom) { return name_at(names + 8 * atom); }
+
+// A deuterium's name as the hydrogen's: the letter behind at most one digit, as the policy has it.
+Name as_hydrogen(Name deuterium, size_t letter) {
+  if (letter > 1) return deuterium;
+  char bytes[8];
+  std::memcpy(bytes, &deuterium, sizeof bytes);
+  bytes[letter] = 'H';
+  return name_at(bytes);
+}
 
 // A residue's place in the file.
 struct Site {
@@ -145,7 +155,10 @@ class Reader {
     const char* letters = atoms_.atom_names + 8 * i;
     while (*letters >= '0' && *letters <= '9') ++letters;
     if (*letters != 'H' && *letters != 'D') not_plain("an atom that the residue does not have");
-    out_.counts[TP_DEUTERIUM_AS_HYDROGEN] += *letters == 'D';
+    if (*letters == 'D') {
+      ++out_.counts[TP_DEUTERIUM_AS_HYDROGEN];
+      name = as_hydrogen(name, size_t(letters - (atoms_.atom_names + 8 * i)));
+    }
     if (std::find(unknown_.begin(), unknown_.end(), name) != unknown_.end())
       not_plain("an atom name that comes again");
     unknown_.push_back(name);
