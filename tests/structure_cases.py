@@ -181,7 +181,7 @@ case(
     alone="names",
 )
 case("called-NMET", p.with_residue(_PIECE, 1, "NMET"), careful=True, alone="names")
-case("called-HISE", p.with_residue(_HIS["epsilon"], 68, "HISE"), careful=True, alone="names")
+case("called-HISE", p.with_residue(_HIS["epsilon"], 68, "HISE"), careful=True)
 case("called-HN", p.renamed(_PIECE, {"H": "HN"}), alone="names")
 case("called-HT1", p.renamed(_PIECE, {"H1": "HT1", "H2": "HT2", "H3": "HT3"}), alone="names")
 case("called-CD", p.renamed(p.heavy(p.nmr(3, 5)), {"CD1": "CD"}, 3), alone="names")
