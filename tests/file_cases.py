@@ -24,20 +24,10 @@ def _altlocs(lines, number, letters, occupancies, step=0.1):
     return out
 
 
-def _conect(lines, *pairs):
-    serials = {(p.number_of(s), p.atom_of(s)): s[6:11] for s in p.with_serials(lines)}
-    return [f"CONECT{serials[a]}{serials[b]}" for a, b in pairs]
-
-
 def _link(first, second, symmetry="  1555   1555"):
     (one, name, number), (other, its, second_number) = first, second
     line = f"LINK        {one:<4} {name} A{number:4d}                "
     return f"{line}{other:<4} {its} A{second_number:4d}  {symmetry}"
-
-
-def _ssbond(first, second, symmetry="  1555   1555"):
-    line = f"SSBOND   1 CYS A{first:5d}    CYS A{second:5d}"
-    return f"{line:<59}{symmetry}"
 
 
 # Lines and containers.
@@ -188,17 +178,17 @@ case("nucleic-acid-beside", [*_PIECE, "TER", *p.in_chain(_DNA, "Z")], NOT_COVERE
 
 # Declared bonds.
 _BRIDGE = p.crambin(15, 27)
-_FAR = [
-    p.moved(s, p.position(s) + 0.3) if (p.number_of(s), p.atom_of(s)) == (26, "SG") else s
-    for s in p.heavy(_BRIDGE)
-]
-case("ssbond", [_ssbond(16, 26), *_BRIDGE])
-case("ssbond-of-another-cell", [_ssbond(16, 26, "  1555   4555"), *_BRIDGE])
-case("ssbond-false", [_ssbond(16, 20), *_BRIDGE])
-case("ssbond-long", [_ssbond(16, 26), *_FAR])
-case("conect-disulfide", [*_FAR, *_conect(_FAR, ((16, "SG"), (26, "SG")))])
-case("conect-peptide", [*_PIECE, *_conect(_PIECE, ((2, "C"), (3, "N")), ((2, "CA"), (2, "C")))])
-case("conect-false", [*_PIECE, *_conect(_PIECE, ((1, "SD"), (6, "NZ")))], alone="false bond")
+# Further apart than TMol looks for disulfides, so that only what is declared joins them.
+_FAR = p.apart(p.heavy(_BRIDGE), (16, "SG"), (26, "SG"), 2.7)
+case("ssbond-absent", _FAR)
+case("ssbond", [p.ssbond(16, 26), *_BRIDGE])
+case("ssbond-of-another-cell", [p.ssbond(16, 26, "  1555   4555"), *_BRIDGE])
+case("ssbond-false", [p.ssbond(16, 20), *_BRIDGE])
+case("ssbond-long", [p.ssbond(16, 26), *_FAR], alone="SSBOND")
+case("ssbond-long-of-another-cell", [p.ssbond(16, 26, "  1555   4555"), *_FAR])
+case("conect-disulfide", [*_FAR, *p.conect(_FAR, ((16, "SG"), (26, "SG")))])
+case("conect-peptide", [*_PIECE, *p.conect(_PIECE, ((2, "C"), (3, "N")), ((2, "CA"), (2, "C")))])
+case("conect-false", [*_PIECE, *p.conect(_PIECE, ((1, "SD"), (6, "NZ")))], alone="false bond")
 case(
     "conect-of-nothing",
     [*_PIECE, "CONECT 9000 9001", "CONECT", "CONECT    x    y"],

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 import pieces as p
 
 POSE, NOT_COVERED = "pose", "not covered"
@@ -76,10 +75,7 @@ case("cysteine-without-H", p.without(_CYS, "H"))
 case("disulfide", _BRIDGE)
 case("disulfide-bare", p.heavy(_BRIDGE))
 case("disulfide-with-HG", p.planted(_BRIDGE, 26, "HG", "SG", "CB", length=1.3))
-_far = [
-    p.moved(s, p.position(s) + np.array([0, 0, 1])) if p.is_atom(s, 26, "SG") else s
-    for s in p.heavy(_BRIDGE)
-]
+_far = p.apart(p.heavy(_BRIDGE), (16, "SG"), (26, "SG"), 3.5)
 case("disulfide-too-far", _far)
 
 # Partial hydrogens.

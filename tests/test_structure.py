@@ -8,7 +8,7 @@ import numpy as np
 import pieces as p
 import pytest
 import torch
-from cif_cases import CASES
+from distance_cases import CASES
 from parity import (
     check_both_ways,
     check_same_as_tmol,
@@ -177,6 +177,37 @@ def test_disulfides_are_those_of_a_plain_search(tmp_path, compiled):
     expected = ",".join(f"A:{i + 1}-A:{j + 1}" for i, j in pairs)
     assert len(pairs) > 10
     assert read_pose(path, compiled).notes["disulfides"] == expected
+
+
+# Sulfurs 2.7 angstrom apart, unless a name says otherwise; the bond is declared or it is not.
+BRIDGES = {
+    "disulfide": "A:16-A:26",
+    "disulfide-too-far": "",
+    "disulfide-below": "A:16-A:26",
+    "disulfide-above": "",
+    "declared-disulfide-below": "A:16-A:26",
+    "declared-disulfide-above": "",
+    "ssbond-absent": "",
+    "ssbond-long": "A:16-A:26",
+    "ssbond-long-of-another-cell": "",
+    "conect-disulfide": "A:16-A:26",
+    "three-sulfurs": "A:16-B:126",
+    "three-sulfurs-one-declared": "A:16-A:26",
+    "cif-conn-absent": "",
+    "cif-conn-disulf": "A:16-A:26",
+    "cif-conn-covale": "A:16-A:26",
+    "cif-conn-hydrog": "",
+    "cif-conn-of-another-cell": "",
+    "cif-conn-of-nothing": "",
+}
+
+
+@pytest.mark.parametrize("name", BRIDGES)
+def test_disulfides_are_those_found_or_declared(name, tmp_path, compiled):
+    pose = read_pose(written(tmp_path, CASES[name]), compiled)
+    assert pose.notes["disulfides"] == BRIDGES[name]
+    joined = [kind for kind in pose.block_type_names.tolist() if kind.startswith("CYD")]
+    assert len(joined) == (2 if BRIDGES[name] else 0)
 
 
 class Deadly(str):
