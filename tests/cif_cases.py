@@ -194,6 +194,14 @@ cif_case("conn-disulf", cif(rows_of(_FAR), more=conn("disulf", *_ENDS)))
 cif_case("conn-covale", cif(rows_of(_FAR), more=conn("covale", *_ENDS)))
 cif_case("conn-hydrog", cif(rows_of(_FAR), more=conn("hydrog", *_ENDS)))
 cif_case("conn-of-another-cell", cif(rows_of(_FAR), more=conn("disulf", *_ENDS, "2_555")))
+_AGAIN = rows_of(p.shifted(p.heavy(p.crambin(26, 26)), 30.0), label_asym_id="B")
+_AGAIN = [row | {"id": str(900 + i)} for i, row in enumerate(_AGAIN)]
+cif_case(
+    "conn-number-again",
+    cif([*rows_of(_FAR), *_AGAIN], more=conn("disulf", *_ENDS)),
+    careful=True,
+    alone="chains",
+)
 cif_case(
     "conn-of-nothing",
     cif(rows_of(_FAR), more=conn("disulf", _ENDS[0], ("CYS", "99", "SG"))),

@@ -65,6 +65,14 @@ for _name, _lines, _still, _moving in (
 for _distance, _outcome in ((0.008, "bad_coordinates"), (0.012, POSE)):
     _near = p.apart(_PIECE, (4, "CD1"), (4, "HD1"), _distance)
     case(f"atoms-apart-{_distance}", _near, _outcome)
+# Exactly on a line, so that no plane turns what is built upon them.
+_line = p.heavy(p.nmr(27, 29))
+_n = p.position(p.find(_line, 28, "N"))
+for _atom, _x in (("CA", 1.5), ("CB", 3.0)):
+    _line = p.with_atom_moved(
+        _line, 28, _atom, _n + np.array([_x, 0, 0]) - p.position(p.find(_line, 28, _atom))
+    )
+case("atoms-on-a-line", _line, NOT_COVERED)
 
 # One sulfur between two others: the nearer is its partner; two declared ones are too many.
 _pulled = p.apart(_BRIDGE, (16, "SG"), (26, "SG"), 2.2, range(20, 28))

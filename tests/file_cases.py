@@ -127,6 +127,11 @@ _SOME = [
     for s in _SOME
 ]
 case("altlocs-of-the-ring", _SOME, alone="conformers")
+# Means that are equal but for the rounding of 32 bits: of 0.35, and of 0.3 and 0.4 by turns.
+_MEANS = _altlocs(_HEAVY, 3, "AB", (0.35, 0.3))
+for _i in [i for i, s in enumerate(_MEANS) if s[16] == "B"][1::2]:
+    _MEANS[_i] = p.with_field(_MEANS[_i], 54, "  0.40")
+case("altlocs-of-one-mean", _MEANS)
 _MIXED = _altlocs(p.heavy(_PIECE), 2, "AB", (0.3, 0.7))
 _MIXED = [p.with_field(s, 17, "GLU") if s[16] == "B" else s for s in _MIXED]
 _MIXED = [p.renamed_atom(s, "OE2") if p.atom_of(s) == "NE2" and s[16] == "B" else s for s in _MIXED]
@@ -186,6 +191,17 @@ case("ssbond-of-another-cell", [p.ssbond(16, 26, "  1555   4555"), *_BRIDGE])
 case("ssbond-false", [p.ssbond(16, 20), *_BRIDGE])
 case("ssbond-long", [p.ssbond(16, 26), *_FAR], alone="SSBOND")
 case("ssbond-long-of-another-cell", [p.ssbond(16, 26, "  1555   4555"), *_FAR])
+# In two chains, and where a number comes again behind a TER: the first with the atom is meant.
+_ENDS = [p.with_field(s, 21, "B") if p.number_of(s) > 19 else s for s in _FAR]
+_ACROSS = p.with_field(p.ssbond(16, 26), 29, "B")
+case("ssbond-between-chains", [_ACROSS, *_ENDS], alone="SSBOND")
+_first = next(i for i, s in enumerate(_ENDS) if s[21] == "B")
+_DIVIDED = [*_ENDS[:_first], "TER", *_ENDS[_first:]]
+case("ssbond-between-chains-ter", [_ACROSS, *_DIVIDED], alone="SSBOND")
+_AGAIN = p.in_chain(p.shifted(p.heavy(p.crambin(26, 26)), 30.0), "B")
+case("ssbond-number-again", [_ACROSS, *_DIVIDED, "TER", *_AGAIN], careful=True, alone="SSBOND")
+_SHORT = [s for s in _DIVIDED if s == "TER" or p.number_of(s) < 27]
+case("ssbond-number-again-at-once", [_ACROSS, *_SHORT, "TER", *_AGAIN], alone="SSBOND")
 case("conect-disulfide", [*_FAR, *p.conect(_FAR, ((16, "SG"), (26, "SG")))])
 case("conect-peptide", [*_PIECE, *p.conect(_PIECE, ((2, "C"), (3, "N")), ((2, "CA"), (2, "C")))])
 case("conect-false", [*_PIECE, *p.conect(_PIECE, ((1, "SD"), (6, "NZ")))], alone="false bond")
@@ -198,6 +214,12 @@ case("link-peptide", [_link((" C", "MET", 1), (" N", "GLN", 2)), *_PIECE])
 case("link-far", [_link((" SD", "MET", 1), (" NE2", "GLN", 2)), *_PIECE])
 case("link-of-nothing", [_link((" SD", "MET", 901), (" NE2", "GLN", 2)), *_PIECE])
 case("link-beside", [_link((" O", "MET", 1), (" N", "GLN", 2)), *_PIECE], NOT_COVERED)
+
+# To an atom that only the conformer has which is left out: nothing to be counted.
+_LEFT_OUT = p.planted(_altlocs(_HEAVY, 6, "AB", (0.6, 0.4)), 6, "HZ1", "NZ", "CE")
+_LEFT_OUT = [p.with_field(s, 16, "B") if p.is_atom(s, 6, "HZ1") else s for s in _LEFT_OUT]
+_LEFT_OUT += p.conect(_LEFT_OUT, ((6, "HZ1"), (1, "SD")))
+case("conect-left-out", _LEFT_OUT)
 
 # Models.
 _OTHER = p.shifted(_PIECE, 1.0)

@@ -125,6 +125,8 @@ case("oxt-without-O", p.without(_END, "O", number=76), "missing_atoms")
 case("one-residue", p.nmr(10, 10))
 case("one-residue-bare", p.ubiquitin(10, 10))
 case("one-residue-histidine", p.nmr(68, 68))
+# LYS_DEP has no type that is both ends of a chain.
+case("one-residue-lysine-2", p.without(p.nmr(6, 6), "HG2", "HZ2"), NOT_COVERED)
 
 # A gap: residue 5 left out; with hydrogens, without, and with an end's atoms beside it.
 _GAP = p.nmr(1, 4) + p.nmr(6, 9)
@@ -192,3 +194,7 @@ _D = [
 ]
 case("deuterium", _D, alone="names")
 case("hydrogen-of-no-name", p.planted(_PIECE, 4, "HXX", "CB", "CA"))
+_TWICE = p.planted(_PIECE, 4, "HXX", "CB", "CA")
+_TWICE = p.planted(_TWICE, 4, "HXX", "CG", "CB")
+case("hydrogen-of-no-name-twice", _TWICE, "duplicate_atom")
+case("deuterium-of-no-name", p.planted(_PIECE, 4, "DXX", "CB", "CA"))

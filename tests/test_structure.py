@@ -190,6 +190,9 @@ BRIDGES = {
     "ssbond-absent": "",
     "ssbond-long": "A:16-A:26",
     "ssbond-long-of-another-cell": "",
+    "ssbond-between-chains": "A:16-B:26",
+    "ssbond-number-again": "A:16-B:26",
+    "ssbond-number-again-at-once": "A:16-B:26",
     "conect-disulfide": "A:16-A:26",
     "three-sulfurs": "A:16-B:126",
     "three-sulfurs-one-declared": "A:16-A:26",
@@ -199,6 +202,7 @@ BRIDGES = {
     "cif-conn-hydrog": "",
     "cif-conn-of-another-cell": "",
     "cif-conn-of-nothing": "",
+    "cif-conn-number-again": "A:16-A:26",
 }
 
 
