@@ -1,6 +1,8 @@
 """Native preparation against upstream TMol, and its fast way against its careful one."""
 
 import os
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -231,6 +233,21 @@ def test_a_process_that_dies_costs_one_file(compiled):
             assert isinstance(one, Pose)
         else:
             assert (one.reason, path in one.message) == ("engine_error", True)
+
+
+def test_processes_that_cannot_start_end_the_reading(tmp_path, compiled):
+    """A script without the guard that spawning needs: an error that says so, no waiting."""
+    compiled.save(tmp_path / "p.safetensors")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from tmol_plugin.parameters import load_parameters\n"
+        "from tmol_plugin.pose_reader import read_poses\n"
+        f"list(read_poses(['x'] * 40, load_parameters({str(tmp_path / 'p.safetensors')!r}), 2))\n"
+    )
+    command = [sys.executable, str(script)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 1
+    assert 'must do so under `if __name__ == "__main__":`' in ended.stderr
 
 
 def test_no_files_give_no_poses(compiled):

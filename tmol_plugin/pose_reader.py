@@ -10,9 +10,12 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
+from tempfile import TemporaryDirectory
+
+import numpy as np
 
 from tmol_plugin import native
-from tmol_plugin.errors import StructureError
+from tmol_plugin.errors import RunError, StructureError
 from tmol_plugin.naming import preparation_arrays
 from tmol_plugin.parameters import Parameters
 from tmol_plugin.policy import Policy
@@ -79,9 +82,14 @@ def _outcome(path: str, tables: native.Tables, model: int, policy: Policy) -> _O
 _worker_tables: native.Tables | None = None
 
 
-def _start_worker(arrays) -> None:
+def _start_worker(file: str) -> None:
     global _worker_tables
-    _worker_tables = native.Tables(arrays)
+    with np.load(file) as arrays:
+        _worker_tables = native.Tables(dict(arrays))
+
+
+def _is_ready() -> bool:
+    return _worker_tables is not None
 
 
 def _work(paths: list[str], model: int, policy: Policy) -> list[_Outcome]:
@@ -110,22 +118,39 @@ def _in_processes(paths, parameters, threads: int, model: int, policy: Policy):
                     yield workers.alone(path)
                 under_way = deque((task, workers.submit(task)) for task, _ in under_way)
     finally:
-        workers.pool.shutdown(cancel_futures=True)
+        workers.close()
 
 
 class _Workers:
     """Processes that prepare files, started anew when one of them dies."""
 
     def __init__(self, threads: int, arrays, model: int, policy: Policy):
+        # Through a file: to hand them to a process that dies at its start could wait for ever.
+        self._folder = TemporaryDirectory()
+        self._file = f"{self._folder.name}/tables.npz"
+        np.savez(self._file, **arrays)
+        self._threads, self._arguments = threads, (model, policy)
+        self._start()
+
+    def _start(self) -> None:
         # Forking a process that has threads can hang.
         context = multiprocessing.get_context("spawn")
-        self._new = lambda: ProcessPoolExecutor(threads, context, _start_worker, (arrays,))
-        self._arguments = model, policy
-        self.pool = self._new()
+        self.pool = ProcessPoolExecutor(self._threads, context, _start_worker, (self._file,))
+        try:
+            self.pool.submit(_is_ready).result()
+        except BrokenProcessPool as error:
+            raise RunError(
+                "processes that prepare files cannot be started; a script that starts them must"
+                ' do so under `if __name__ == "__main__":`, or read with threads=1'
+            ) from error
 
     def restart(self) -> None:
         self.pool.shutdown()
-        self.pool = self._new()
+        self._start()
+
+    def close(self) -> None:
+        self.pool.shutdown(cancel_futures=True)
+        self._folder.cleanup()
 
     def submit(self, task: list[str]) -> Future:
         try:

@@ -84,8 +84,9 @@ class Typist {
       auto [i, a] = bond.first;
       auto [j, b] = bond.second;
       const Residue &first = residues_[size_t(i)], &second = residues_[size_t(j)];
-      if (distance_sq(first.positions[size_t(a)], second.positions[size_t(b)]) >
-          kDeclared * kDeclared) {
+      const double sq = distance_sq(first.positions[size_t(a)], second.positions[size_t(b)]);
+      if (sq < kCoincident * kCoincident) not_covered("bonded atoms at one point");
+      if (sq > kDeclared * kDeclared) {
         // Designs keep headers of the numbering they had.
         ++input_.counts[TP_DECLARED_BONDS_IGNORED];
       } else if (first.residue_class == cys && second.residue_class == cys && a == sg && b == sg) {
