@@ -171,7 +171,8 @@ cif_case(
 
 # Declared bonds.
 _BRIDGE = p.crambin(15, 27)
-_FAR = p.with_atom_moved(p.heavy(_BRIDGE), 26, "SG", [0.3, 0.3, 0.3])
+# Further apart than TMol looks for disulfides, so that only what is declared joins them.
+_FAR = p.apart(p.heavy(_BRIDGE), (16, "SG"), (26, "SG"), 2.7)
 
 
 def conn(kind, first, second, symmetry="1_555"):
@@ -188,10 +189,19 @@ def conn(kind, first, second, symmetry="1_555"):
 
 _ENDS = ("CYS", "16", "SG"), ("CYS", "26", "SG")
 cif_case("bridge", cif(rows_of(_BRIDGE)))
+cif_case("conn-absent", cif(rows_of(_FAR)))
 cif_case("conn-disulf", cif(rows_of(_FAR), more=conn("disulf", *_ENDS)))
 cif_case("conn-covale", cif(rows_of(_FAR), more=conn("covale", *_ENDS)))
 cif_case("conn-hydrog", cif(rows_of(_FAR), more=conn("hydrog", *_ENDS)))
 cif_case("conn-of-another-cell", cif(rows_of(_FAR), more=conn("disulf", *_ENDS, "2_555")))
+_AGAIN = rows_of(p.shifted(p.heavy(p.crambin(26, 26)), 30.0), label_asym_id="B")
+_AGAIN = [row | {"id": str(900 + i)} for i, row in enumerate(_AGAIN)]
+cif_case(
+    "conn-number-again",
+    cif([*rows_of(_FAR), *_AGAIN], more=conn("disulf", *_ENDS)),
+    careful=True,
+    alone="chains",
+)
 cif_case(
     "conn-of-nothing",
     cif(rows_of(_FAR), more=conn("disulf", _ENDS[0], ("CYS", "99", "SG"))),

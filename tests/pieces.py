@@ -120,6 +120,16 @@ def with_atom_moved(lines, number, atom, by):
     return [moved(s, position(s) + by) if s == at else s for s in lines]
 
 
+def apart(lines, still, moving, distance, numbers=()):
+    """Lines with two (number, atom) at a distance: the second moves, and residues with it."""
+    start, end = (position(find(lines, *at)) for at in (still, moving))
+    by = (end - start) * (distance / np.linalg.norm(end - start) - 1)
+    return [
+        moved(s, position(s) + by) if number_of(s) in numbers or is_atom(s, *moving) else s
+        for s in lines
+    ]
+
+
 def in_chain(lines, letter):
     return [with_field(s, 21, letter) for s in lines]
 
@@ -137,3 +147,13 @@ def with_serials(lines, first=1):
 
 def text_of(lines):
     return ("\n".join(lines) + "\n").encode("latin-1")
+
+
+def conect(lines, *pairs):
+    serials = {(number_of(s), atom_of(s)): s[6:11] for s in with_serials(lines)}
+    return [f"CONECT{serials[a]}{serials[b]}" for a, b in pairs]
+
+
+def ssbond(first, second, symmetry="  1555   1555"):
+    line = f"SSBOND   1 CYS A{first:5d}    CYS A{second:5d}"
+    return f"{line:<59}{symmetry}"

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 import pieces as p
 
 POSE, NOT_COVERED = "pose", "not covered"
@@ -76,10 +75,7 @@ case("cysteine-without-H", p.without(_CYS, "H"))
 case("disulfide", _BRIDGE)
 case("disulfide-bare", p.heavy(_BRIDGE))
 case("disulfide-with-HG", p.planted(_BRIDGE, 26, "HG", "SG", "CB", length=1.3))
-_far = [
-    p.moved(s, p.position(s) + np.array([0, 0, 1])) if p.is_atom(s, 26, "SG") else s
-    for s in p.heavy(_BRIDGE)
-]
+_far = p.apart(p.heavy(_BRIDGE), (16, "SG"), (26, "SG"), 3.5)
 case("disulfide-too-far", _far)
 
 # Partial hydrogens.
@@ -129,6 +125,8 @@ case("oxt-without-O", p.without(_END, "O", number=76), "missing_atoms")
 case("one-residue", p.nmr(10, 10))
 case("one-residue-bare", p.ubiquitin(10, 10))
 case("one-residue-histidine", p.nmr(68, 68))
+# LYS_DEP has no type that is both ends of a chain.
+case("one-residue-lysine-2", p.without(p.nmr(6, 6), "HG2", "HZ2"), NOT_COVERED)
 
 # A gap: residue 5 left out; with hydrogens, without, and with an end's atoms beside it.
 _GAP = p.nmr(1, 4) + p.nmr(6, 9)
@@ -181,7 +179,7 @@ case(
     alone="names",
 )
 case("called-NMET", p.with_residue(_PIECE, 1, "NMET"), careful=True, alone="names")
-case("called-HISE", p.with_residue(_HIS["epsilon"], 68, "HISE"), careful=True, alone="names")
+case("called-HISE", p.with_residue(_HIS["epsilon"], 68, "HISE"), careful=True)
 case("called-HN", p.renamed(_PIECE, {"H": "HN"}), alone="names")
 case("called-HT1", p.renamed(_PIECE, {"H1": "HT1", "H2": "HT2", "H3": "HT3"}), alone="names")
 case("called-CD", p.renamed(p.heavy(p.nmr(3, 5)), {"CD1": "CD"}, 3), alone="names")
@@ -196,3 +194,7 @@ _D = [
 ]
 case("deuterium", _D, alone="names")
 case("hydrogen-of-no-name", p.planted(_PIECE, 4, "HXX", "CB", "CA"))
+_TWICE = p.planted(_PIECE, 4, "HXX", "CB", "CA")
+_TWICE = p.planted(_TWICE, 4, "HXX", "CG", "CB")
+case("hydrogen-of-no-name-twice", _TWICE, "duplicate_atom")
+case("deuterium-of-no-name", p.planted(_PIECE, 4, "DXX", "CB", "CA"))

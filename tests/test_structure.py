@@ -10,7 +10,7 @@ import numpy as np
 import pieces as p
 import pytest
 import torch
-from cif_cases import CASES
+from distance_cases import CASES
 from parity import (
     check_both_ways,
     check_same_as_tmol,
@@ -85,6 +85,19 @@ def ended(path, parameters):
         return error
 
 
+def is_read_so_by_tmol(path, pose):
+    """Whether TMol, reading the file itself, makes this pose of it; how it fails is its own."""
+    try:
+        stack = read_by_tmol(path)
+    except Exception:
+        return False
+    try:
+        check_same_as_tmol(pose, stack)
+    except AssertionError:
+        return False
+    return True
+
+
 def written(tmp_path, case):
     path = tmp_path / case.file
     path.write_bytes(case.content)
@@ -106,6 +119,8 @@ def test_hand_made_cases_end_as_they_must(name, tmp_path, compiled, upstream):
     assert counted(pose.notes) == counted(expected.notes)
     if not case.alone:
         check_same_as_tmol(pose, read_by_tmol(path))
+    else:  # it excuses no file that TMol can be asked about
+        assert not is_read_so_by_tmol(path, pose)
 
 
 def test_what_is_not_covered_goes_to_tmol(tmp_path, compiled, native, upstream):
@@ -164,6 +179,41 @@ def test_disulfides_are_those_of_a_plain_search(tmp_path, compiled):
     expected = ",".join(f"A:{i + 1}-A:{j + 1}" for i, j in pairs)
     assert len(pairs) > 10
     assert read_pose(path, compiled).notes["disulfides"] == expected
+
+
+# Sulfurs 2.7 angstrom apart, unless a name says otherwise; the bond is declared or it is not.
+BRIDGES = {
+    "disulfide": "A:16-A:26",
+    "disulfide-too-far": "",
+    "disulfide-below": "A:16-A:26",
+    "disulfide-above": "",
+    "declared-disulfide-below": "A:16-A:26",
+    "declared-disulfide-above": "",
+    "ssbond-absent": "",
+    "ssbond-long": "A:16-A:26",
+    "ssbond-long-of-another-cell": "",
+    "ssbond-between-chains": "A:16-B:26",
+    "ssbond-number-again": "A:16-B:26",
+    "ssbond-number-again-at-once": "A:16-B:26",
+    "conect-disulfide": "A:16-A:26",
+    "three-sulfurs": "A:16-B:126",
+    "three-sulfurs-one-declared": "A:16-A:26",
+    "cif-conn-absent": "",
+    "cif-conn-disulf": "A:16-A:26",
+    "cif-conn-covale": "A:16-A:26",
+    "cif-conn-hydrog": "",
+    "cif-conn-of-another-cell": "",
+    "cif-conn-of-nothing": "",
+    "cif-conn-number-again": "A:16-A:26",
+}
+
+
+@pytest.mark.parametrize("name", BRIDGES)
+def test_disulfides_are_those_found_or_declared(name, tmp_path, compiled):
+    pose = read_pose(written(tmp_path, CASES[name]), compiled)
+    assert pose.notes["disulfides"] == BRIDGES[name]
+    joined = [kind for kind in pose.block_type_names.tolist() if kind.startswith("CYD")]
+    assert len(joined) == (2 if BRIDGES[name] else 0)
 
 
 class Deadly(str):

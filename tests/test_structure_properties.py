@@ -188,6 +188,38 @@ def test_one_hydrogen_left_out_is_rebuilt_as_by_tmol(choice, tmp_path, compiled)
     check_rebuilt_as_tmol(lines[:index] + lines[index + 1 :], tmp_path / "x.pdb", compiled)
 
 
+@pytest.fixture(scope="module")
+def twenty(tmp_path_factory, compiled):
+    """Residues of 1qbs with all hydrogens, as they are built: the twenty amino acids."""
+    path = tmp_path_factory.mktemp("built") / "1qbs.pdb"
+    read_pose(p.STRUCTURES / "1qbs.pdb", compiled).write_pdb(path)
+    residues = residues_of([s for s in path.read_text().split("\n") if s.startswith("ATOM")])
+    return {own[0][17:20]: residues[i - 1 : i + 2] for i, own in enumerate(residues[1:-1], 1)}
+
+
+def test_one_hydrogen_of_each_amino_acid_is_rebuilt_as_by_tmol(twenty, tmp_path, compiled):
+    """Those of the examples above lack tryptophan; each time another of its hydrogens."""
+    assert len(twenty) == 20
+    for index, (before, own, after) in enumerate(twenty.values()):
+        hydrogens = [s for s in own if p.is_hydrogen(s)]
+        absent = hydrogens[index % len(hydrogens)]
+        lines = [s for s in before + own + after if s != absent]
+        check_rebuilt_as_tmol(lines, tmp_path / "x.pdb", compiled)
+
+
+@pytest.mark.parametrize(("name", "count"), [("TRP", 10), ("CYS", 5), ("MET", 9)])
+def test_each_hydrogen_within_a_chain_is_rebuilt_as_by_tmol(
+    name, count, twenty, tmp_path, compiled
+):
+    """Of amino acids that the examples above lack, or have only at an end or in a bridge."""
+    before, own, after = twenty[name]
+    hydrogens = [s for s in own if p.is_hydrogen(s)]
+    assert len(hydrogens) == count
+    for absent in hydrogens:
+        kept = [s for s in before + own + after if s != absent]
+        check_rebuilt_as_tmol(kept, tmp_path / "x.pdb", compiled)
+
+
 @FEW
 @given(name=st.sampled_from(sorted(PEPTIDES)), chance=st.randoms(use_true_random=False))
 def test_any_hydrogens_left_out_are_rebuilt_as_by_tmol(name, chance, tmp_path, compiled):

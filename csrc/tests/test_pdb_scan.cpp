@@ -1,6 +1,7 @@
 // Lines of PDB files: models, chains, bonds, and what makes them not plain.
 #include <doctest.h>
 
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -41,6 +42,18 @@ TEST_CASE("chains are divided by TER and by their letter") {
   CHECK(text.substr(scan.end) == "END\n");
 }
 
+TEST_CASE("a TER divides the model that it is in, once") {
+  const std::string other = "MODEL        1\n" + atom(1) + "TER\n" + atom(3) + "ENDMDL\n";
+  const std::string text = other + "TER\nMODEL        2\nTER\n" + atom(1) + "TER       2\n" +
+                           atom(3, 'B') + atom(4, 'A') + "ENDMDL\n";
+  CHECK(scan_pdb(text, 1).segments == std::vector<int32_t>{0, 1});
+  const PdbScan scan = scan_pdb(text, 2);
+  // Numbered from whatever number: a TER before the first atom counts.
+  REQUIRE(scan.segments.size() == 3);
+  CHECK(scan.segments[1] == scan.segments[0] + 1);
+  CHECK(scan.segments[2] == scan.segments[1] + 1);
+}
+
 TEST_CASE("a model is found by its number, others are not looked at") {
   const std::string text = "MODEL        3\n" + atom(1) + "ENDMDL\nMODEL        7\n" + atom(1) +
                            atom(2) + "ENDMDL\nMODEL        9\n" + with(atom(1), 30, "********") +
@@ -53,6 +66,7 @@ TEST_CASE("a model is found by its number, others are not looked at") {
         "models without numbers of their own");
   CHECK(why(atom(1) + "END\n" + atom(2)) == "models without numbers of their own");
   CHECK(why("MODEL  x\n" + atom(1)) == "models without numbers of their own");
+  CHECK(why("MODEL        0\n" + atom(1), 0) == "models without numbers of their own");
   CHECK(why("") == "no atoms in the model");
 }
 
@@ -71,6 +85,8 @@ TEST_CASE("what another reader would take otherwise is not plain") {
   CHECK(why(with(good, 21, " ")) == "");
   CHECK(why(with(good, 22, "  A1")) == "a residue number that is none");
   CHECK(why(with(good, 22, "-999")) == "");
+  CHECK(why(with(good, 16, "\t")) == "tabs");
+  CHECK(why(with(good, 26, "\t")) == "tabs");
   CHECK(why(with(good, 54, "   abc")) == "an occupancy that is no plain number");
   CHECK(why(with(good, 6, "*****")) == "a serial that is no number");
   CHECK(why(atom(2) + atom(2)) == "a serial that comes again");
@@ -82,6 +98,12 @@ TEST_CASE("bonds are those of atoms that are there") {
   const std::string text = atom(1) + atom(3) + "CONECT    1    3    9\nCONECT    3    1\n";
   CHECK(scan_pdb(text, 1).bonds == std::vector<int32_t>{0, 1, 1, 0});
   CHECK(scan_pdb(atom(3) + atom(1) + "CONECT    1    3\n", 1).bonds == std::vector<int32_t>{1, 0});
+  const std::string fan = "CONECT    1    2    3    4    5\n";
+  CHECK(scan_pdb(atom(1) + atom(2) + atom(3) + atom(4) + atom(5) + fan, 1).bonds ==
+        std::vector<int32_t>{0, 1, 0, 2, 0, 3, 0, 4});
+  CHECK(
+      scan_pdb(atom(1) + atom(2) + "CONECT\nCONECT    x    1\nCONECT    1    y    2\n", 1).bonds ==
+      std::vector<int32_t>{0, 1});
   const std::string bridge =
       "SSBOND   1 CYS A    3    CYS B   12A                         1555   1555  2.03\n";
   const PdbScan scan = scan_pdb(bridge + atom(1), 1);
@@ -103,4 +125,11 @@ TEST_CASE("bonds are those of atoms that are there") {
   CHECK(linked.partners[0].number == 40);
   CHECK(linked.partners[1].atom == std::string("ZN"));
   CHECK(linked.partners[1].number == 101);
+  CHECK(scan_pdb(with(link, 66, "  2555") + atom(1), 1).partners.empty());
+  // Cut before the second end, they declare nothing; blank ends lie in one cell.
+  CHECK(scan_pdb(bridge.substr(0, 31) + "\n" + atom(1), 1).partners.empty());
+  CHECK(scan_pdb(bridge.substr(0, 36) + "\n" + atom(1), 1).partners.size() == 2);
+  CHECK(scan_pdb(link.substr(0, 56) + "\n" + atom(1), 1).partners.empty());
+  CHECK(scan_pdb(link.substr(0, 57) + "\n" + atom(1), 1).partners.size() == 2);
+  CHECK(scan_pdb(with(bridge, 17, "    ") + atom(1), 1).partners[0].number == INT32_MIN);
 }
