@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tmol_plugin import __version__, native
+from tmol_plugin import __version__, abi, native
 from tmol_plugin.errors import RunError
 from tmol_plugin.naming import preparation_arrays
 
@@ -48,7 +48,7 @@ def test_it_shows_the_c_interface_only():
         check=True,
     )
     shown = {line.split()[0] for line in listed.stdout.splitlines()}
-    assert shown == set(native._FUNCTIONS)
+    assert shown == set(abi.FUNCTIONS)
 
 
 @pytest.mark.usefixtures("reload")
@@ -78,7 +78,7 @@ def test_a_file_that_is_no_library(monkeypatch, tmp_path):
 @pytest.mark.usefixtures("reload")
 def test_a_library_that_lacks_a_function(monkeypatch):
     """An old build of the same version."""
-    monkeypatch.setitem(native._FUNCTIONS, "tp_new", (None, ()))
+    monkeypatch.setitem(abi.FUNCTIONS, "tp_new", (None, ()))
     with pytest.raises(RunError, match=r"cannot be loaded.*tp_new.*pip install"):
         native.library()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tmol_plugin import __version__
+from tmol_plugin import __version__, abi
 from tmol_plugin.errors import RunError
 
 LIBRARY = "libtmol_plugin_cpu.so"
@@ -25,103 +25,6 @@ VARIABLE = "TMOL_PLUGIN_LIBRARY"
 
 _REMEDY = "install the package anew: `pip install .` in its repository, or `make native`"
 _DTYPES = frozenset(map(np.dtype, ("u1", "i1", "i4", "i8", "f4", "f8")))
-
-
-class _Array(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("data", ctypes.c_void_p),
-        ("n_bytes", ctypes.c_int64),
-    )
-
-
-class _Partner(ctypes.Structure):
-    _fields_ = (
-        ("chain", ctypes.c_char * 8),
-        ("atom", ctypes.c_char * 8),
-        ("number", ctypes.c_int32),
-        ("insertion_code", ctypes.c_char),
-    )
-
-
-class _Pdb(ctypes.Structure):
-    _fields_ = (
-        ("not_plain", ctypes.c_char_p),
-        ("begin", ctypes.c_int64),
-        ("end", ctypes.c_int64),
-        ("n_atoms", ctypes.c_int64),
-        ("segments", ctypes.c_void_p),
-        ("serials", ctypes.c_void_p),
-        ("n_bonds", ctypes.c_int64),
-        ("bonds", ctypes.c_void_p),
-        ("n_partner_pairs", ctypes.c_int64),
-        ("partners", ctypes.c_void_p),
-    )
-
-
-class _Atoms(ctypes.Structure):
-    _fields_ = (
-        ("n_atoms", ctypes.c_int64),
-        ("atom_names", ctypes.c_void_p),
-        ("residue_names", ctypes.c_void_p),
-        ("chain_ids", ctypes.c_void_p),
-        ("subchains", ctypes.c_void_p),
-        ("segments", ctypes.c_void_p),
-        ("residue_numbers", ctypes.c_void_p),
-        ("insertion_codes", ctypes.c_void_p),
-        ("altlocs", ctypes.c_void_p),
-        ("serials", ctypes.c_void_p),
-        ("expected_serials", ctypes.c_void_p),
-        ("occupancies", ctypes.c_void_p),
-        ("positions", ctypes.c_void_p),
-        ("n_bonds", ctypes.c_int64),
-        ("bonds", ctypes.c_void_p),
-        ("n_partner_pairs", ctypes.c_int64),
-        ("partners", ctypes.c_void_p),
-    )
-
-
-# What a preparation counts, in the order of the library's enumeration.
-COUNTS = (
-    *("waters_dropped", "mse_as_met", "residues_renamed", "deuterium_as_hydrogen"),
-    *("zero_occupancy_atoms", "residues_with_altlocs", "chain_breaks"),
-    *("chain_ends_within_bonding_distance", "declared_bonds_ignored"),
-    *("atoms_built", "hydrogens_unused"),
-)
-
-
-class _Pose(ctypes.Structure):
-    _fields_ = (
-        ("status", ctypes.c_int32),
-        ("reason", ctypes.c_char * 120),
-        ("n_blocks", ctypes.c_int64),
-        ("n_atoms", ctypes.c_int64),
-        ("n_connections", ctypes.c_int64),
-        ("n_disulfides", ctypes.c_int64),
-        ("coords", ctypes.c_void_p),
-        ("block_types", ctypes.c_void_p),
-        ("block_atom_offsets", ctypes.c_void_p),
-        ("connections", ctypes.c_void_p),
-        ("chain_of_block", ctypes.c_void_p),
-        ("first_atoms", ctypes.c_void_p),
-        ("disulfides", ctypes.c_void_p),
-        ("counts", ctypes.c_int64 * len(COUNTS)),
-    )
-
-
-# Each function of csrc/include/tmol_plugin.h: its result and its arguments.
-_FUNCTIONS = {
-    "tp_version": (ctypes.c_char_p, ()),
-    "tp_tables_create": (
-        ctypes.c_void_p,
-        (ctypes.POINTER(_Array), ctypes.c_int32, ctypes.c_char_p, ctypes.c_int64),
-    ),
-    "tp_tables_free": (None, (ctypes.c_void_p,)),
-    "tp_pdb_scan": (ctypes.POINTER(_Pdb), (ctypes.c_char_p, ctypes.c_int64, ctypes.c_int32)),
-    "tp_pdb_free": (None, (ctypes.POINTER(_Pdb),)),
-    "tp_prepare": (ctypes.POINTER(_Pose), (ctypes.c_void_p, ctypes.POINTER(_Atoms))),
-    "tp_pose_free": (None, (ctypes.POINTER(_Pose),)),
-}
 
 
 @cache
@@ -134,7 +37,7 @@ def library() -> ctypes.CDLL:
     path = library_path()
     try:
         loaded = ctypes.CDLL(str(path))
-        for name, (result, arguments) in _FUNCTIONS.items():
+        for name, (result, arguments) in abi.FUNCTIONS.items():
             function = getattr(loaded, name)
             function.restype, function.argtypes = result, arguments
     except (OSError, AttributeError) as error:
@@ -172,7 +75,7 @@ class Tables:
     def __init__(self, arrays: Mapping[str, np.ndarray]):
         for name, array in arrays.items():
             _check(name, array)
-        given = (_Array * len(arrays))(
+        given = (abi.Array * len(arrays))(
             *((n.encode(), a.ctypes.data, a.nbytes) for n, a in arrays.items())
         )
         error = ctypes.create_string_buffer(1000)
@@ -239,7 +142,7 @@ def scan_pdb(data: bytes, model: int) -> PdbScan:
             _copied(pdb.segments, np.int32, pdb.n_atoms),
             _copied(pdb.serials, np.int32, pdb.n_atoms),
             _copied(pdb.bonds, np.int32, pdb.n_bonds, 2),
-            ctypes.string_at(pdb.partners, 2 * pdb.n_partner_pairs * ctypes.sizeof(_Partner))
+            ctypes.string_at(pdb.partners, 2 * pdb.n_partner_pairs * ctypes.sizeof(abi.Partner))
             if pdb.n_partner_pairs
             else b"",
         )
@@ -249,7 +152,9 @@ def scan_pdb(data: bytes, model: int) -> PdbScan:
 
 def partner(chain: str, number: int, insertion_code: str, atom: str) -> bytes:
     """One end of a declared bond; two of them are a pair of `prepare`'s `partners`."""
-    return bytes(_Partner(chain.encode()[:8], atom.encode()[:8], number, insertion_code.encode()))
+    return bytes(
+        abi.Partner(chain.encode()[:8], atom.encode()[:8], number, insertion_code.encode())
+    )
 
 
 @dataclass(frozen=True)
@@ -312,7 +217,7 @@ def prepare(tables: Tables, atoms: Atoms, bonds: np.ndarray, partners: bytes) ->
         NotCovered: if the chemistry is not prepared here.
     """
     n_atoms = len(atoms.atom_names)
-    given = _Atoms(n_atoms=n_atoms, n_bonds=len(bonds), bonds=bonds.ctypes.data)
+    given = abi.Atoms(n_atoms=n_atoms, n_bonds=len(bonds), bonds=bonds.ctypes.data)
     kept = [bonds, partners]
     for name, (size, shape) in _LAYOUT.items():
         array = getattr(atoms, name)
@@ -325,7 +230,7 @@ def prepare(tables: Tables, atoms: Atoms, bonds: np.ndarray, partners: bytes) ->
         setattr(given, name, array.ctypes.data)
     if (given.subchains is None) == (given.segments is None):
         raise ValueError("either subchains or segments divide chains")
-    given.n_partner_pairs = len(partners) // (2 * ctypes.sizeof(_Partner))
+    given.n_partner_pairs = len(partners) // (2 * ctypes.sizeof(abi.Partner))
     given.partners = ctypes.cast(ctypes.c_char_p(partners), ctypes.c_void_p)
     native = library()
     found = native.tp_prepare(tables, ctypes.byref(given))
@@ -343,7 +248,7 @@ def prepare(tables: Tables, atoms: Atoms, bonds: np.ndarray, partners: bytes) ->
             _copied(pose.chain_of_block, np.int32, pose.n_blocks),
             _copied(pose.first_atoms, np.int32, pose.n_blocks),
             _copied(pose.disulfides, np.int32, pose.n_disulfides, 2),
-            dict(zip(COUNTS, pose.counts, strict=True)),
+            dict(zip(abi.COUNTS, pose.counts, strict=True)),
         )
     finally:
         native.tp_pose_free(found)
