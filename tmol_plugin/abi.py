@@ -85,16 +85,37 @@ class Pose(ctypes.Structure):
     )
 
 
+class PoseStack(ctypes.Structure):
+    _fields_ = (
+        ("n_poses", ctypes.c_int64),
+        ("coords", ctypes.c_void_p),
+        ("block_types", ctypes.c_void_p),
+        ("connections", ctypes.c_void_p),
+        ("pose_block_offsets", ctypes.c_void_p),
+        ("block_atom_offsets", ctypes.c_void_p),
+        ("block_connection_offsets", ctypes.c_void_p),
+    )
+
+
+_CREATE = (ctypes.POINTER(Array), ctypes.c_int32, ctypes.c_char_p, ctypes.c_int64)
+
 # Each function of csrc/include/tmol_plugin.h: its result and its arguments.
 FUNCTIONS = {
     "tp_version": (ctypes.c_char_p, ()),
-    "tp_tables_create": (
-        ctypes.c_void_p,
-        (ctypes.POINTER(Array), ctypes.c_int32, ctypes.c_char_p, ctypes.c_int64),
-    ),
+    "tp_tables_create": (ctypes.c_void_p, _CREATE),
     "tp_tables_free": (None, (ctypes.c_void_p,)),
     "tp_pdb_scan": (ctypes.POINTER(Pdb), (ctypes.c_char_p, ctypes.c_int64, ctypes.c_int32)),
     "tp_pdb_free": (None, (ctypes.POINTER(Pdb),)),
     "tp_prepare": (ctypes.POINTER(Pose), (ctypes.c_void_p, ctypes.POINTER(Atoms))),
     "tp_pose_free": (None, (ctypes.POINTER(Pose),)),
+    "tp_scorer_create": (ctypes.c_void_p, _CREATE),
+    "tp_scorer_free": (None, (ctypes.c_void_p,)),
+    "tp_score_type_name": (ctypes.c_char_p, (ctypes.c_int32,)),
+    "tp_score": (
+        ctypes.c_int32,
+        (
+            *(ctypes.c_void_p, ctypes.POINTER(PoseStack), ctypes.c_int32),
+            *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64),
+        ),
+    ),
 }

@@ -61,16 +61,18 @@ def library_path() -> Path:
     raise RunError(f"{LIBRARY} is not installed; {_REMEDY}")
 
 
-class Tables:
-    """Compiled chemistry in the library; can be passed to its functions.
+class _Compiled:
+    """What the library makes of arrays of compiled parameters; can be passed to its functions.
 
     Args:
         arrays: arrays by name; the library copies what it needs.
 
     Raises:
         TypeError, ValueError: an array that the library could not read.
-        RunError: arrays that are no compiled chemistry.
+        RunError: arrays that are no compiled parameters.
     """
+
+    _kind: str
 
     def __init__(self, arrays: Mapping[str, np.ndarray]):
         for name, array in arrays.items():
@@ -80,12 +82,25 @@ class Tables:
         )
         error = ctypes.create_string_buffer(1000)
         native = library()
-        handle = native.tp_tables_create(given, len(given), error, len(error))
+        create, free = (getattr(native, f"tp_{self._kind}_{do}") for do in ("create", "free"))
+        handle = create(given, len(given), error, len(error))
         if not handle:
             message = error.value.decode(errors="replace")
             raise RunError(f"compiled parameters: {message}; compile them again")
         self._as_parameter_ = ctypes.c_void_p(handle)
-        weakref.finalize(self, native.tp_tables_free, self._as_parameter_)
+        weakref.finalize(self, free, self._as_parameter_)
+
+
+class Tables(_Compiled):
+    """Compiled chemistry, for preparation."""
+
+    _kind = "tables"
+
+
+class Scorer(_Compiled):
+    """The energy function, for scoring."""
+
+    _kind = "scorer"
 
 
 def _check(name: str, array: np.ndarray) -> None:
@@ -259,3 +274,47 @@ def _copied(address: int | None, dtype, *shape: int) -> np.ndarray:
     if array.nbytes:
         ctypes.memmove(array.ctypes.data, address, array.nbytes)
     return array
+
+
+def score_types() -> list[str]:
+    """Names of the score types that the library computes, in the order of its results."""
+    name, names = library().tp_score_type_name, []
+    while (found := name(len(names))) is not None:
+        names.append(found.decode())
+    return names
+
+
+def score(
+    scorer: Scorer, arrays: Mapping[str, np.ndarray], n_threads: int, by_block: bool = False
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Unweighted energies of poses, the same bits for any number of threads.
+
+    Args:
+        arrays: those of a `PoseStack` by its names. The caller has checked what they refer to.
+
+    Returns:
+        float64 [n_score_types, n_poses]; float64 [n_score_types, n_blocks] or None, a pair's
+        energy halved between its blocks.
+
+    Raises:
+        ValueError: an array of another type or shape.
+        RunError: what went wrong in the library.
+    """
+    stack = abi.PoseStack(n_poses=len(arrays["pose_block_offsets"]) - 1)
+    for name, _ in abi.PoseStack._fields_[1:]:
+        array = arrays[name]
+        if array.dtype != (np.float32 if name == "coords" else np.int32):
+            raise ValueError(f"{name}: of {array.dtype}")
+        _check(name, array)
+        setattr(stack, name, array.ctypes.data)
+    n_types = len(score_types())
+    energies = np.empty((n_types, stack.n_poses))
+    blocks = np.empty((n_types, len(arrays["block_types"]))) if by_block else None
+    error = ctypes.create_string_buffer(1000)
+    failed = library().tp_score(
+        *(scorer, ctypes.byref(stack), n_threads, energies.ctypes.data),
+        *(None if blocks is None else blocks.ctypes.data, error, len(error)),
+    )
+    if failed:
+        raise RunError(f"native scoring: {error.value.decode(errors='replace')}")
+    return energies, blocks

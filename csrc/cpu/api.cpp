@@ -6,11 +6,16 @@
 #include <span>
 #include <stdexcept>
 
+#include "cpu/score.h"
 #include "prepare/build.h"
 #include "prepare/pdb_scan.h"
 
 struct tp_tables {
   tmol_plugin::Tables tables;
+};
+
+struct tp_scorer {
+  tmol_plugin::Scorer scorer;
 };
 
 namespace {
@@ -33,6 +38,13 @@ auto guarded(char* error, int64_t error_size, Call call) noexcept -> decltype(ca
     report("unknown C++ exception");
   }
   return {};
+}
+
+tmol_plugin::Arrays given_arrays(const tp_array* arrays, int32_t n_arrays) {
+  if (n_arrays < 0 || (arrays == nullptr && n_arrays > 0)) {
+    throw std::invalid_argument("no arrays are given");
+  }
+  return tmol_plugin::Arrays(std::span(arrays, static_cast<std::size_t>(n_arrays)));
 }
 
 // A tp_pdb together with what its pointers refer to.
@@ -87,11 +99,7 @@ const char* tp_version(void) { return TMOL_PLUGIN_VERSION; }
 tp_tables* tp_tables_create(const tp_array* arrays, int32_t n_arrays, char* error,
                             int64_t error_size) {
   return guarded(error, error_size, [&] {
-    if (n_arrays < 0 || (arrays == nullptr && n_arrays > 0)) {
-      throw std::invalid_argument("no arrays are given");
-    }
-    const std::span given(arrays, static_cast<std::size_t>(n_arrays));
-    return new tp_tables{tmol_plugin::Tables(tmol_plugin::Arrays(given))};
+    return new tp_tables{tmol_plugin::Tables(given_arrays(arrays, n_arrays))};
   });
 }
 
@@ -137,3 +145,49 @@ tp_pose* tp_prepare(const tp_tables* tables, const tp_atoms* atoms) {
 }
 
 void tp_pose_free(tp_pose* pose) { delete reinterpret_cast<PreparedPose*>(pose); }
+
+tp_scorer* tp_scorer_create(const tp_array* arrays, int32_t n_arrays, char* error,
+                            int64_t error_size) {
+  return guarded(error, error_size, [&] {
+    return new tp_scorer{tmol_plugin::Scorer(given_arrays(arrays, n_arrays))};
+  });
+}
+
+void tp_scorer_free(tp_scorer* scorer) { delete scorer; }
+
+const char* tp_score_type_name(int32_t score_type) {
+  static constexpr const char* kNames[] = {"fa_ljatr",
+                                           "fa_ljrep",
+                                           "fa_lk",
+                                           "fa_elec",
+                                           "hbond",
+                                           "cart_lengths",
+                                           "cart_angles",
+                                           "cart_torsions",
+                                           "cart_impropers",
+                                           "cart_hxltorsions",
+                                           "disulfide",
+                                           "rama",
+                                           "omega",
+                                           "dunbrack_rot",
+                                           "dunbrack_rotdev",
+                                           "dunbrack_semirot",
+                                           "lk_ball_iso",
+                                           "lk_ball",
+                                           "lk_bridge",
+                                           "lk_bridge_uncpl",
+                                           "ref"};
+  static_assert(std::size(kNames) == tmol_plugin::kNScoreTypes);
+  return score_type < 0 || score_type >= tmol_plugin::kNScoreTypes ? nullptr : kNames[score_type];
+}
+
+int32_t tp_score(const tp_scorer* scorer, const tp_pose_stack* stack, int32_t n_threads,
+                 double* energies, double* block_energies, char* error, int64_t error_size) {
+  return guarded(error, error_size,
+                 [&] {
+                   scorer->scorer.score(*stack, n_threads, energies, block_energies);
+                   return true;
+                 })
+             ? 0
+             : 1;
+}

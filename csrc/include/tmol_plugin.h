@@ -122,6 +122,37 @@ typedef struct {
 TP_EXPORT tp_pose* tp_prepare(const tp_tables* tables, const tp_atoms* atoms);
 TP_EXPORT void tp_pose_free(tp_pose* pose);
 
+/* The energy function of compiled parameters. */
+typedef struct tp_scorer tp_scorer;
+
+/* A scorer that holds copies of what it needs from `arrays`; NULL on failure. */
+TP_EXPORT tp_scorer* tp_scorer_create(const tp_array* arrays, int32_t n_arrays, char* error,
+                                      int64_t error_size);
+
+/* NULL is ignored. */
+TP_EXPORT void tp_scorer_free(tp_scorer* scorer);
+
+/* Poses end to end; see tmol_plugin.pose.PoseStack. */
+typedef struct {
+  int64_t n_poses;
+  const float* coords;                     /* [n_atoms, 3] angstrom, finite */
+  const int32_t* block_types;              /* [n_blocks] */
+  const int32_t* connections;              /* [n_connections, 2] block of the pose; -1 */
+  const int32_t* pose_block_offsets;       /* [n_poses + 1] */
+  const int32_t* block_atom_offsets;       /* [n_blocks + 1] */
+  const int32_t* block_connection_offsets; /* [n_blocks + 1] */
+} tp_pose_stack;
+
+/* The name of a score type, counted from 0; NULL beyond the last. */
+TP_EXPORT const char* tp_score_type_name(int32_t score_type);
+
+/* Unweighted energies of each pose, [n_score_types, n_poses], and of each block where
+   `block_energies`, [n_score_types, n_blocks], is not NULL: a pair's energy is halved between
+   its blocks. The same bits for any number of threads. Returns 0; on failure 1. */
+TP_EXPORT int32_t tp_score(const tp_scorer* scorer, const tp_pose_stack* stack, int32_t n_threads,
+                           double* energies, double* block_energies, char* error,
+                           int64_t error_size);
+
 #ifdef __cplusplus
 }
 #endif

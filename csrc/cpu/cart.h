@@ -1,0 +1,15 @@
+// Scores the cart terms of a block.
+#pragma once
+
+#include "cpu/block_energies.h"
+#include "cpu/separations.h"
+
+namespace tmol_plugin {
+
+class Cart {
+ public:
+  explicit Cart(const Arrays&, const BlockTypes&) {}
+  void score(const PoseView&, int, BlockEnergies&) const {}
+};
+
+}  // namespace tmol_plugin

@@ -1,0 +1,21 @@
+// What the terms share of one pose while it is scored.
+#pragma once
+
+#include <vector>
+
+#include "cpu/neighbors.h"
+#include "cpu/separations.h"
+#include "energy/pose_view.h"
+
+namespace tmol_plugin {
+
+// The longest distance at which atoms of two blocks interact, in any term.
+inline constexpr float kReach = 6.0f;
+
+struct PoseWork {
+  const PoseView* pose;
+  Neighbors neighbors;                       // within kReach
+  std::vector<std::vector<NearBlock>> near;  // of each block
+};
+
+}  // namespace tmol_plugin
