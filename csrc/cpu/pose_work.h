@@ -1,9 +1,8 @@
 // What the terms share of one pose while it is scored.
 #pragma once
 
-#include <vector>
-
 #include "cpu/neighbors.h"
+#include "cpu/pose_atoms.h"
 #include "cpu/separations.h"
 #include "energy/pose_view.h"
 
@@ -14,8 +13,9 @@ inline constexpr float kReach = 6.0f;
 
 struct PoseWork {
   const PoseView* pose;
-  Neighbors neighbors;                       // within kReach
-  std::vector<std::vector<NearBlock>> near;  // of each block
+  PoseAtoms atoms;
+  Neighbors neighbors;  // within kReach
+  NearBlocks near;
 };
 
 }  // namespace tmol_plugin

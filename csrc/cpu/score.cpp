@@ -47,13 +47,14 @@ void Scorer::score(const tp_pose_stack& stack, int n_threads, double* energies,
 
 void Scorer::score_pose(const PoseView& pose, int, double* energies, int64_t stride,
                         double* block_energies, int64_t block_stride) const {
-  PoseWork work = {&pose, find_neighbors(pose, kReach), {}};
-  for (int b = 0; b < pose.n_blocks; ++b) work.near.push_back(near_blocks(types_, pose, b));
+  const PoseWork work = {&pose, PoseAtoms(atom_pairs_.tables(), pose), find_neighbors(pose, kReach),
+                         NearBlocks(types_, pose)};
+  AtomPairs::Scratch scratch;
   std::array<double, kNScoreTypes> totals{};
   BlockEnergies block(block_energies != nullptr);
   for (int b = 0; b < pose.n_blocks; ++b) {
     block.clear();
-    atom_pairs_.score(work, b, block);
+    atom_pairs_.score(work, types_, score_pairs_avx2, b, scratch, block);
     hydrogen_bonds_.score(work, b, block);
     lk_ball_.score(work, b, block);
     cart_.score(pose, b, block);

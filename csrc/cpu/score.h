@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <memory>
 
+#include "cpu/atom_pairs.h"
 #include "cpu/backbone.h"
 #include "cpu/cart.h"
 #include "cpu/disulfide.h"
 #include "cpu/dunbrack.h"
 #include "cpu/hbond.h"
-#include "cpu/lj_lk_elec.h"
 #include "cpu/lk_ball.h"
 #include "tmol_plugin.h"
 

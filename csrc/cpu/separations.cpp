@@ -6,7 +6,6 @@
 #include "cpu/separations.h"
 
 #include <algorithm>
-#include <map>
 #include <stdexcept>
 
 namespace tmol_plugin {
@@ -64,46 +63,61 @@ BlockTypes::BlockTypes(const Arrays& arrays)
            downstream_.data(), largest};
 }
 
-std::vector<NearBlock> near_blocks(const BlockTypes& types, const PoseView& pose, int block) {
-  // The shortest paths from a connection to others, extended by one bond between blocks and by
-  // the bonds within a block from where it was entered.
-  using End = std::pair<int, int>;  // a block and one of its connections
-  std::map<End, std::vector<ConnectionPath>> by_end;
-  for (int start = 0; start < pose.n_connections(block); ++start) {
-    std::map<End, int> n_bonds;
-    std::vector<End> open = {{block, start}};
-    n_bonds[open[0]] = 0;
-    const auto reach = [&](End end, int bonds) {
-      if (bonds >= kFarBonds) return;
-      const auto [found, is_new] = n_bonds.try_emplace(end, bonds);
-      if (!is_new && found->second <= bonds) return;
-      found->second = bonds;
-      open.push_back(end);
-    };
-    while (!open.empty()) {
-      const End end = open.back();
-      open.pop_back();
-      const int so_far = n_bonds[end];
-      const auto [at, connection] = end;
-      if (pose.partner(at, connection) >= 0) {
-        reach({pose.partner(at, connection), pose.partner_connection(at, connection)}, so_far + 1);
-      }
-      const int type = pose.block_types[at];
-      for (int next = 0; next < pose.n_connections(at); ++next) {
-        reach({at, next}, so_far + types.path(type, types.connection_atom(type, connection),
-                                              types.connection_atom(type, next)));
+NearBlocks::NearBlocks(const BlockTypes& types, const PoseView& pose) {
+  // The shortest ways from a connection to others: by one bond to the next block, or by the
+  // bonds within a block from where it was entered. There are few: a list is searched fastest.
+  struct Reached {
+    int block, connection, n_bonds, start;
+  };
+  std::vector<Reached> reached;
+  std::vector<size_t> ends;  // of the paths of each near block
+  offsets_.push_back(0);
+  for (int block = 0; block < pose.n_blocks; ++block) {
+    reached.clear();
+    for (int start = 0; start < pose.n_connections(block); ++start) {
+      const size_t first = reached.size();
+      const auto reach = [&](int at, int connection, int n_bonds) {
+        if (n_bonds >= kFarBonds) return;
+        for (size_t i = first; i < reached.size(); ++i) {
+          if (reached[i].block != at || reached[i].connection != connection) continue;
+          if (reached[i].n_bonds <= n_bonds) return;
+          // Found again by a shorter way, which is then followed too.
+          reached[i].block = -1;
+        }
+        reached.push_back({at, connection, n_bonds, start});
+      };
+      reach(block, start, 0);
+      for (size_t i = first; i < reached.size(); ++i) {
+        const Reached from = reached[i];
+        if (from.block < 0) continue;
+        const int partner = pose.partner(from.block, from.connection);
+        if (partner >= 0) {
+          reach(partner, pose.partner_connection(from.block, from.connection), from.n_bonds + 1);
+        }
+        const int type = pose.block_types[from.block];
+        for (int next = 0; next < pose.n_connections(from.block); ++next) {
+          reach(from.block, next,
+                from.n_bonds + types.path(type, types.connection_atom(type, from.connection),
+                                          types.connection_atom(type, next)));
+        }
       }
     }
-    for (const auto& [end, bonds] : n_bonds) {
-      if (end.first != block) by_end[end].push_back({start, end.second, bonds});
+    std::erase_if(reached, [&](const Reached& r) { return r.block < 0 || r.block == block; });
+    std::stable_sort(reached.begin(), reached.end(),
+                     [](const Reached& a, const Reached& b) { return a.block < b.block; });
+    for (size_t i = 0; i < reached.size(); ++i) {
+      if (i == 0 || reached[i].block != reached[i - 1].block) {
+        blocks_.push_back({reached[i].block, {}});
+        ends.push_back(paths_.size());
+      }
+      paths_.push_back({reached[i].start, reached[i].connection, reached[i].n_bonds});
+      ends.back() = paths_.size();
     }
+    offsets_.push_back(int(blocks_.size()));
   }
-  std::vector<NearBlock> near;
-  for (const auto& [end, paths] : by_end) {
-    if (near.empty() || near.back().block != end.first) near.push_back({end.first, {}});
-    near.back().paths.insert(near.back().paths.end(), paths.begin(), paths.end());
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    blocks_[i].paths = {paths_.data() + (i ? ends[i - 1] : 0), paths_.data() + ends[i]};
   }
-  return near;
 }
 
 int separation(const BlockTypes& types, const PoseView& pose, int block, int a,

@@ -51,11 +51,26 @@ struct ConnectionPath {
 // A block with a connection atom within 4 bonds of one of another block's.
 struct NearBlock {
   int block;
-  std::vector<ConnectionPath> paths;
+  std::span<const ConnectionPath> paths;
 };
 
-// The near blocks of `block`, itself not among them, in ascending order.
-std::vector<NearBlock> near_blocks(const BlockTypes& types, const PoseView& pose, int block);
+// The near blocks of each block of a pose.
+class NearBlocks {
+ public:
+  NearBlocks(const BlockTypes& types, const PoseView& pose);
+  NearBlocks(const NearBlocks&) = delete;  // the blocks refer to the paths
+  NearBlocks& operator=(const NearBlocks&) = delete;
+
+  // In ascending order, the block itself not among them.
+  std::span<const NearBlock> operator[](int block) const {
+    return {blocks_.data() + offsets_[block], blocks_.data() + offsets_[block + 1]};
+  }
+
+ private:
+  std::vector<int> offsets_;
+  std::vector<NearBlock> blocks_;
+  std::vector<ConnectionPath> paths_;
+};
 
 // Bonds between atom a of `block` and atom b of `near`, at most kFarBonds.
 int separation(const BlockTypes& types, const PoseView& pose, int block, int a,

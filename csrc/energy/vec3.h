@@ -7,7 +7,7 @@
 #ifdef __CUDACC__
 #define TP_FN __host__ __device__ inline
 #else
-#define TP_FN inline
+#define TP_FN inline __attribute__((always_inline))
 #endif
 
 namespace tmol_plugin {

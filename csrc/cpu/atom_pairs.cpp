@@ -1,0 +1,154 @@
+// Lays out what the pair kernel reads: near atoms with their weights, far blocks, and room.
+#include "cpu/atom_pairs.h"
+
+#include <algorithm>
+
+namespace tmol_plugin {
+
+int AtomPairs::Scratch::Near::stride() const { return (int(atoms.size()) + 31) / 16 * 16; }
+
+void AtomPairs::Scratch::Near::set_ones(int n_rows) {
+  lj_weights.assign(size_t(n_rows) * stride(), 1);
+  elec_weights.assign(size_t(n_rows) * stride(), 1);
+}
+
+PairKernelInput::NearAtoms AtomPairs::Scratch::Near::view() const {
+  return {atoms.data(), int32_t(atoms.size()), stride(), lj_weights.data(), elec_weights.data()};
+}
+
+void AtomPairs::set_near(const PoseWork& work, const BlockTypes& types, int block,
+                         Scratch& scratch) const {
+  const PoseView& pose = *work.pose;
+  const auto put = [&](int of) {
+    const int begin = work.atoms.begin[of], middle = work.atoms.heavy_end[of];
+    for (int i = begin; i < middle; ++i) scratch.heavy_.atoms.push_back(i);
+    for (int i = middle; i < work.atoms.begin[of + 1]; ++i) scratch.hydrogens_.atoms.push_back(i);
+  };
+  scratch.heavy_.atoms.clear();
+  scratch.hydrogens_.atoms.clear();
+  put(block);
+  for (const NearBlock& near : work.near[block]) {
+    if (near.block > block) put(near.block);
+  }
+  const int type = pose.block_types[block], n = types.n_atoms(type);
+  scratch.heavy_.set_ones(n);
+  scratch.hydrogens_.set_ones(n);
+
+  const int n_heavy = tables_.n_heavy[type];
+  const float* const lj = tables_.lj_weight.data() + tables_.weight_offset[type];
+  const float* const elec = tables_.elec_weight.data() + tables_.weight_offset[type];
+  for (int a = 0; a < n; ++a) {
+    const auto copy_row = [&](const float* own, std::vector<float>& heavy,
+                              std::vector<float>& hydrogens) {
+      std::copy_n(own + a * n, n_heavy, heavy.data() + a * scratch.heavy_.stride());
+      std::copy_n(own + a * n + n_heavy, n - n_heavy,
+                  hydrogens.data() + a * scratch.hydrogens_.stride());
+    };
+    copy_row(lj, scratch.heavy_.lj_weights, scratch.hydrogens_.lj_weights);
+    copy_row(elec, scratch.heavy_.elec_weights, scratch.hydrogens_.elec_weights);
+  }
+
+  int heavy_before = n_heavy, hydrogens_before = n - n_heavy;
+  for (const NearBlock& near : work.near[block]) {
+    if (near.block < block) continue;
+    const int other = pose.block_types[near.block], other_heavy = tables_.n_heavy[other];
+    for (const ConnectionPath& path : near.paths) {
+      const int row = types.connection_begin(type) + path.connection;
+      const int other_row = types.connection_begin(other) + path.other_connection;
+      const auto lower = [&](const auto& atoms, std::vector<float>& heavy,
+                             std::vector<float>& hydrogens) {
+        for (const auto& a : atoms[row]) {
+          for (const auto& b : atoms[other_row]) {
+            const int n_bonds = a.n_bonds + path.n_bonds + b.n_bonds;
+            if (n_bonds >= kFarBonds) continue;
+            float& weight = b.place < other_heavy
+                                ? heavy[a.place * scratch.heavy_.stride() + heavy_before + b.place]
+                                : hydrogens[a.place * scratch.hydrogens_.stride() +
+                                            hydrogens_before + b.place - other_heavy];
+            weight = std::min(weight, bond_weight(n_bonds));
+          }
+        }
+      };
+      lower(tables_.lj_near, scratch.heavy_.lj_weights, scratch.hydrogens_.lj_weights);
+      lower(tables_.elec_near, scratch.heavy_.elec_weights, scratch.hydrogens_.elec_weights);
+    }
+    heavy_before += other_heavy;
+    hydrogens_before += types.n_atoms(other) - other_heavy;
+  }
+}
+
+void AtomPairs::score(const PoseWork& work, const BlockTypes& types, PairKernel kernel, int block,
+                      Scratch& scratch, BlockEnergies& energies) const {
+  set_near(work, types, block, scratch);
+  const PoseAtoms& atoms = work.atoms;
+  size_t n_candidates = scratch.heavy_.atoms.size() + scratch.hydrogens_.atoms.size();
+  scratch.far_blocks_.clear();
+  const auto near = work.near[block];
+  for (int i = work.neighbors.offsets[block]; i < work.neighbors.offsets[block + 1]; ++i) {
+    const int other = work.neighbors.blocks[i];
+    const auto is_other = [&](const NearBlock& one) { return one.block == other; };
+    if (std::any_of(near.begin(), near.end(), is_other)) continue;
+    scratch.far_blocks_.push_back(other);
+    n_candidates += size_t(atoms.begin[other + 1] - atoms.begin[other]);
+  }
+  const size_t room = n_candidates + kPadding;
+  if (scratch.integers_.size() < 3 * room) {
+    scratch.integers_.resize(6 * room);
+    scratch.floats_.resize(18 * room);
+  }
+  float* const floats = scratch.floats_.data();
+  int32_t* const integers = scratch.integers_.data();
+  const PairKernelScratch buffers = {
+      {floats, floats + room, floats + 2 * room, integers},
+      {floats + 3 * room, floats + 4 * room, floats + 5 * room, integers + room},
+      integers + 2 * room,
+      floats + 6 * room,
+      floats + 7 * room,
+      floats + 8 * room};
+  const PairKernelInput input = {atoms.x.data(),
+                                 atoms.y.data(),
+                                 atoms.z.data(),
+                                 atoms.root_depth.data(),
+                                 atoms.charge.data(),
+                                 atoms.type.data(),
+                                 atoms.block.data(),
+                                 atoms.begin.data(),
+                                 atoms.heavy_end.data(),
+                                 atoms.boxes.data(),
+                                 tables_.lj,
+                                 tables_.elec,
+                                 tables_.n_atom_types,
+                                 tables_.volume.data(),
+                                 tables_.sigma.data(),
+                                 tables_.lk_types.data(),
+                                 tables_.lk_pairs.data(),
+                                 block,
+                                 scratch.far_blocks_.data(),
+                                 int32_t(scratch.far_blocks_.size()),
+                                 scratch.heavy_.view(),
+                                 scratch.hydrogens_.view()};
+  constexpr ScoreType kTypes[kNPairTerms] = {kFaLJAtr, kFaLJRep, kFaLK, kFaElec};
+  double sums[kNPairTerms] = {};
+  if (!energies.by_block()) {
+    kernel(input, buffers, sums, nullptr);
+    for (int term = 0; term < kNPairTerms; ++term) energies.add(kTypes[term], sums[term]);
+    return;
+  }
+  auto& by_block = scratch.by_block_;
+  by_block.assign(size_t(kNPairTerms) * work.pose->n_blocks, 0);
+  kernel(input, buffers, sums, by_block.data());
+  const auto add = [&](int other) {
+    for (int term = 0; term < kNPairTerms; ++term) {
+      energies.add_pair(kTypes[term], other, by_block[kNPairTerms * other + term]);
+    }
+  };
+  for (int term = 0; term < kNPairTerms; ++term) {
+    energies.add(kTypes[term], by_block[kNPairTerms * block + term]);
+  }
+  for (const NearBlock& one : near) {
+    if (one.block > block) add(one.block);
+  }
+  for (int other : scratch.far_blocks_) add(other);
+}
+
+}  // namespace tmol_plugin

@@ -1,0 +1,44 @@
+// Scores fa_ljatr, fa_ljrep, fa_lk and fa_elec of a block and its later neighbours.
+#pragma once
+
+#include <vector>
+
+#include "cpu/block_energies.h"
+#include "cpu/pair_kernel.h"
+#include "cpu/pose_work.h"
+
+namespace tmol_plugin {
+
+class AtomPairs {
+ public:
+  AtomPairs(const Arrays& arrays, const BlockTypes& types) : tables_(arrays, types) {}
+
+  const PairTables& tables() const { return tables_; }
+
+  // What a thread needs to score blocks of one pose.
+  class Scratch {
+   private:
+    friend AtomPairs;
+    struct Near {
+      std::vector<int32_t> atoms;
+      std::vector<float> lj_weights, elec_weights;
+      PairKernelInput::NearAtoms view() const;
+      void set_ones(int n_rows);
+      int stride() const;
+    };
+    Near heavy_, hydrogens_;
+    std::vector<int> far_blocks_;
+    std::vector<float> floats_;
+    std::vector<int32_t> integers_;
+    std::vector<double> by_block_;
+  };
+
+  void score(const PoseWork& work, const BlockTypes& types, PairKernel kernel, int block,
+             Scratch& scratch, BlockEnergies& energies) const;
+
+ private:
+  void set_near(const PoseWork& work, const BlockTypes& types, int block, Scratch& scratch) const;
+  PairTables tables_;
+};
+
+}  // namespace tmol_plugin

@@ -1,0 +1,204 @@
+// Lennard-Jones, solvation and electrostatics of a block's atom pairs, fused, several at a time.
+//
+// Compiled for each instruction set; TP_ISA names it. All but the entry has internal linkage.
+#include "cpu/pair_kernel.h"
+
+#include "cpu/pose_atoms.h"
+#include "cpu/simd.h"
+
+namespace tmol_plugin {
+namespace {
+
+using Candidates = PairKernelScratch::Candidates;
+
+constexpr float kReachSq = 36;   // the longest cutoff, squared
+constexpr float kNowhere = 1e6;  // a coordinate beyond all others
+
+Floats square(Floats a) { return a * a; }
+
+// Puts near atoms first.
+int take_near(const PairKernelInput& in, const PairKernelInput::NearAtoms& near,
+              const Candidates& to) {
+  for (int i = 0; i < near.n_atoms; ++i) {
+    const int atom = near.atoms[i];
+    to.x[i] = in.x[atom];
+    to.y[i] = in.y[atom];
+    to.z[i] = in.z[atom];
+    to.atom[i] = atom;
+  }
+  return near.n_atoms;
+}
+
+// Appends atoms `begin` to `end` that are within reach of the box; returns the new count.
+int take_far(const PairKernelInput& in, const Box& box, int begin, int end, const Candidates& to,
+             int count) {
+  const Floats zero = 0;
+  for (int i = begin; i < end; i += kLanes) {
+    const Floats x = load(in.x + i), y = load(in.y + i), z = load(in.z + i);
+    const Floats gap_sq = square(max(zero, max(box.low.x - x, x - box.high.x))) +
+                          square(max(zero, max(box.low.y - y, y - box.high.y))) +
+                          square(max(zero, max(box.low.z - z, z - box.high.z)));
+    const Ints atom = lane_numbers() + i;
+    const Packer packer(gap_sq < select(first_lanes(end - i), Floats(kReachSq), zero));
+    packer.pack(x, to.x + count);
+    packer.pack(y, to.y + count);
+    packer.pack(z, to.z + count);
+    packer.pack(atom, to.atom + count);
+    count += packer.n_kept();
+  }
+  return count;
+}
+
+void end_candidates(const Candidates& of, int count) {
+  for (int i = count; i < count + kLanes; ++i) of.x[i] = of.y[i] = of.z[i] = kNowhere;
+}
+
+// Appends the candidates within reach of atom `a` of the block; returns the new count of hits.
+int find_hits(const PairKernelInput& in, const PairKernelScratch& scratch, const Candidates& of,
+              int n_candidates, const PairKernelInput::NearAtoms& near, int a, int count) {
+  const int self = in.begin[in.block] + a;
+  const Floats x = in.x[self], y = in.y[self], z = in.z[self];
+  const auto dist_sq_to = [&](int i) {
+    return square(load(of.x + i) - x) + square(load(of.y + i) - y) + square(load(of.z + i) - z);
+  };
+  const auto put = [&](const Packer& packer, int i, Floats dist_sq) {
+    packer.pack(load(of.atom + i), scratch.hit_atom + count);
+    packer.pack(dist_sq, scratch.hit_dist_sq + count);
+  };
+  int i = 0;
+  for (; i < near.n_atoms; i += kLanes) {
+    const Floats lj = load(near.lj_weights + a * near.stride + i);
+    const Floats elec = load(near.elec_weights + a * near.stride + i);
+    const Floats dist_sq = dist_sq_to(i);
+    const Packer packer(dist_sq < select(lj + elec > 0, Floats(kReachSq), Floats(0)));
+    put(packer, i, dist_sq);
+    packer.pack(lj, scratch.hit_lj_weight + count);
+    packer.pack(elec, scratch.hit_elec_weight + count);
+    count += packer.n_kept();
+  }
+  for (; i < n_candidates; i += kLanes) {
+    const Floats dist_sq = dist_sq_to(i);
+    const Packer packer(dist_sq < kReachSq);
+    put(packer, i, dist_sq);
+    store(Floats(1), scratch.hit_lj_weight + count);
+    store(Floats(1), scratch.hit_elec_weight + count);
+    count += packer.n_kept();
+  }
+  return count;
+}
+
+struct Solvation {
+  Floats of_first, of_second;
+};
+
+Solvation solvation(const PairKernelInput& in, int type, Floats dist, Ints other) {
+  const LKType& own = in.lk_types[type];
+  const float* types = &in.lk_types[0].radius;
+  constexpr int kTypeSize = sizeof(LKType) / sizeof(float);
+  const auto of_other = [&](int field) { return gather(types + field, other * kTypeSize); };
+  const float own_volume = in.volume[type];
+  const Floats volume = gather(in.volume, other);
+
+  const float fade_start = in.lj.max_dis - kFadeWidth;
+  const Floats t = (dist - fade_start) * (1 / kFadeWidth);
+  const Floats of_value = fade_of_value(t), of_rise = fade_of_rise(t);
+  Solvation found = {volume * (own.fade_value * of_value + own.fade_rise * of_rise),
+                     own_volume * (of_other(3) * of_value + of_other(4) * of_rise)};
+  const Mask is_close = dist < fade_start;
+  if (stdx::none_of(is_close)) return found;
+
+  const float* pairs = &in.lk_pairs[0].plateau_end;
+  constexpr int kPairSize = sizeof(LKPair) / sizeof(float);
+  const Ints row = (other + type * in.n_atom_types) * kPairSize;
+  const Ints back = (other * in.n_atom_types + type) * kPairSize;
+  const Floats plateau_end = gather(pairs, row), analytic_start = gather(pairs + 1, row);
+  const Mask is_analytic = dist > analytic_start;
+  const auto close = [&](Ints at) {
+    return lk_close(dist, plateau_end, analytic_start, gather(pairs + 2, at), gather(pairs + 3, at),
+                    gather(pairs + 4, at));
+  };
+  Solvation near = {close(row), close(back)};
+  if (stdx::any_of(is_analytic && is_close)) {
+    const auto analytic = [&](Floats radius, Floats coefficient, Floats inverse_lambda_sq) {
+      return lk_analytic(dist, radius, coefficient, inverse_lambda_sq);
+    };
+    near.of_first =
+        select(is_analytic, volume * analytic(own.radius, own.coefficient, own.inverse_lambda_sq),
+               near.of_first);
+    near.of_second = select(
+        is_analytic, own_volume * analytic(of_other(0), of_other(1), of_other(2)), near.of_second);
+  }
+  return {select(is_close, near.of_first, found.of_first),
+          select(is_close, near.of_second, found.of_second)};
+}
+
+struct Sums {
+  Floats of[kNPairTerms] = {0, 0, 0, 0};
+};
+
+void score_hits(const PairKernelInput& in, const PairKernelScratch& scratch, int a, int n_heavy,
+                int n_hits, Sums& sums, double* by_block) {
+  const int self = in.begin[in.block] + a;
+  const int type = in.type[self];
+  // Beyond the last: weightless pairs with itself.
+  store(Ints(self), scratch.hit_atom + n_hits);
+  store(Floats(25), scratch.hit_dist_sq + n_hits);
+  store(Floats(0), scratch.hit_lj_weight + n_hits);
+  store(Floats(0), scratch.hit_elec_weight + n_hits);
+  const bool is_heavy = self < in.heavy_end[in.block];
+  const float* sigmas = in.sigma + type * in.n_atom_types;
+  for (int i = 0; i < n_hits; i += kLanes) {
+    const Ints atom = load(scratch.hit_atom + i);
+    const Floats dist = stdx::sqrt(load(scratch.hit_dist_sq + i));
+    const Floats weight = load(scratch.hit_lj_weight + i);
+    const Ints other = gather(in.type, atom);
+    const LJEnergy<Floats> lj = lj_energy(dist, gather(sigmas, other),
+                                          in.root_depth[self] * gather(in.root_depth, atom), in.lj);
+    Floats energies[kNPairTerms] = {weight * lj.attraction, weight * lj.repulsion, 0,
+                                    load(scratch.hit_elec_weight + i) *
+                                        (in.charge[self] * gather(in.charge, atom)) *
+                                        elec_energy(dist, in.elec)};
+    if (is_heavy && i < n_heavy) {
+      const Solvation lk = solvation(in, type, dist, other);
+      energies[kPairLK] =
+          select(first_lanes(n_heavy - i), weight * (lk.of_first + lk.of_second), Floats(0));
+    }
+    for (int term = 0; term < kNPairTerms; ++term) sums.of[term] += energies[term];
+    if (by_block) {
+      for (int lane = 0; lane < kLanes; ++lane) {
+        double* const block = by_block + kNPairTerms * in.block_of[atom[lane]];
+        for (int term = 0; term < kNPairTerms; ++term) block[term] += energies[term][lane];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void TP_ISA_NAME(const PairKernelInput& in, const PairKernelScratch& scratch,
+                 double sums[kNPairTerms], double* by_block) {
+  const Candidates &heavy = scratch.heavy, &hydrogens = scratch.hydrogens;
+  int n_heavy = take_near(in, in.near_heavy, heavy);
+  int n_hydrogens = take_near(in, in.near_hydrogens, hydrogens);
+  for (int n = 0; n < in.n_far_blocks; ++n) {
+    const int other = in.far_blocks[n];
+    const Box& box = in.boxes[in.block];
+    const int middle = in.heavy_end[other];
+    n_heavy = take_far(in, box, in.begin[other], middle, heavy, n_heavy);
+    n_hydrogens = take_far(in, box, middle, in.begin[other + 1], hydrogens, n_hydrogens);
+  }
+  end_candidates(heavy, n_heavy);
+  end_candidates(hydrogens, n_hydrogens);
+  Sums found;
+  for (int a = 0; a < in.begin[in.block + 1] - in.begin[in.block]; ++a) {
+    const int n_heavy_hits = find_hits(in, scratch, heavy, n_heavy, in.near_heavy, a, 0);
+    const int n_hits =
+        find_hits(in, scratch, hydrogens, n_hydrogens, in.near_hydrogens, a, n_heavy_hits);
+    score_hits(in, scratch, a, n_heavy_hits, n_hits, found, by_block);
+  }
+  for (int term = 0; term < kNPairTerms; ++term) {
+    for (int lane = 0; lane < kLanes; ++lane) sums[term] += found.of[term][lane];
+  }
+}
+
+}  // namespace tmol_plugin

@@ -1,0 +1,60 @@
+// The pair terms of one block, compiled once for each instruction set.
+#pragma once
+
+#include <cstdint>
+
+#include "energy/elec.h"
+#include "energy/lk.h"
+
+namespace tmol_plugin {
+
+struct Box;
+
+// Raw arrays: what is compiled for a newer processor must not share code with the rest, so it
+// instantiates nothing of the standard library's containers.
+struct PairKernelInput {
+  // The pose's atoms; see PoseAtoms.
+  const float *x, *y, *z, *root_depth, *charge;
+  const int32_t *type, *block_of, *begin, *heavy_end;
+  const Box* boxes;
+  // The tables; see PairTables.
+  LJGlobals lj;
+  ElecGlobals elec;
+  int32_t n_atom_types;
+  const float *volume, *sigma;
+  const LKType* lk_types;
+  const LKPair* lk_pairs;
+  // The block, its later neighbours that are no near blocks, and the atoms of those that are
+  // and of itself, heavy atoms and hydrogens apart. Weights are by atom of the block and near
+  // atom: [n, stride], ones beyond the atoms, the stride a multiple of 16.
+  int32_t block;
+  const int32_t* far_blocks;
+  int32_t n_far_blocks;
+  struct NearAtoms {
+    const int32_t* atoms;
+    int32_t n_atoms, stride;
+    const float *lj_weights, *elec_weights;
+  } near_heavy, near_hydrogens;
+};
+
+// Room for as many atoms as all neighbours and near blocks have together, and kPadding more.
+struct PairKernelScratch {
+  struct Candidates {
+    float *x, *y, *z;
+    int32_t* atom;
+  } heavy, hydrogens;
+  int32_t* hit_atom;
+  float *hit_dist_sq, *hit_lj_weight, *hit_elec_weight;
+};
+
+enum { kPairLJAtr, kPairLJRep, kPairLK, kPairElec, kNPairTerms };
+
+// Adds the energies of all pairs to `sums`; where `by_block` is not null, those with atoms of
+// block b to by_block[kNPairTerms * b] and on.
+using PairKernel = void (*)(const PairKernelInput&, const PairKernelScratch&,
+                            double sums[kNPairTerms], double* by_block);
+
+void score_pairs_baseline(const PairKernelInput&, const PairKernelScratch&, double*, double*);
+void score_pairs_avx2(const PairKernelInput&, const PairKernelScratch&, double*, double*);
+
+}  // namespace tmol_plugin

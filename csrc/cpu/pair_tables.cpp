@@ -1,0 +1,168 @@
+// Derives the tables of atom pairs from the compiled parameters, in double precision.
+#include "cpu/pair_tables.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+namespace tmol_plugin {
+namespace {
+
+template <class T>
+std::span<const T> take(const Arrays& arrays, const char* name, size_t size) {
+  const std::span<const T> values = arrays.get<T>(name);
+  if (values.size() != size) {
+    throw std::invalid_argument(std::string("array '") + name + "' has " +
+                                std::to_string(values.size()) + " items, not " +
+                                std::to_string(size));
+  }
+  return values;
+}
+
+// In the order of the parameters' metadata: see compiled_scoring.py.
+enum { kMaxDis, kHBondDis, kHBondOHDis, kHBondHDis, kDlinFactor = 9, kNLJGlobals };
+
+ElecGlobals elec_globals(std::span<const double> values) {
+  const double min_dis = values[0], max_dis = values[1], d = values[2], d0 = values[3],
+               s = values[4];
+  const auto dielectric = [=](double r) {
+    return d - 0.5 * (d - d0) * (2 + 2 * r * s + r * r * s * s) * std::exp(-r * s);
+  };
+  const double offset = kCoulomb / (max_dis * dielectric(max_dis));
+  const auto energy = [=](double r) { return kCoulomb / (r * dielectric(r)) - offset; };
+  const auto slope = [=](double r) {
+    const double growth = 0.5 * (d - d0) * r * r * s * s * s * std::exp(-r * s);
+    const double e = dielectric(r);
+    return -kCoulomb * (e + r * growth) / (r * r * e * e);
+  };
+  const double low = min_dis + 0.25, high = max_dis - 1;
+  return {float(d),
+          float(d0),
+          float(s),
+          float(min_dis),
+          float(max_dis),
+          float(offset),
+          float(energy(min_dis)),
+          float(energy(low)),
+          float(slope(low)),
+          float(energy(high)),
+          float(slope(high))};
+}
+
+}  // namespace
+
+PairTables::PairTables(const Arrays& arrays, const BlockTypes& types) {
+  const auto globals = take<double>(arrays, "lj.global", kNLJGlobals);
+  lj = {float(globals[kMaxDis]), float(globals[kDlinFactor])};
+  elec = elec_globals(take<double>(arrays, "elec.global", 5));
+
+  const auto radius = arrays.get<float>("lj.radius");
+  const size_t n = radius.size();
+  n_atom_types = int(n);
+  const auto depth = take<float>(arrays, "lj.well_depth", n);
+  const auto free_energy = take<float>(arrays, "lk.free_energy", n);
+  const auto lambda = take<float>(arrays, "lk.lambda", n);
+  const auto volumes = take<float>(arrays, "lk.volume", n);
+  const auto is_donor = take<uint8_t>(arrays, "atom_type.is_donor", n);
+  const auto is_acceptor = take<uint8_t>(arrays, "atom_type.is_acceptor", n);
+  const auto is_hydroxyl = take<uint8_t>(arrays, "atom_type.is_hydroxyl", n);
+  const auto is_polar_hydrogen = take<uint8_t>(arrays, "atom_type.is_polar_hydrogen", n);
+  const auto is_carbon = take<uint8_t>(arrays, "atom_type.is_carbon_lk", n);
+  const auto is_hydrogen = take<uint8_t>(arrays, "atom_type.is_hydrogen", n);
+
+  volume.assign(volumes.begin(), volumes.end());
+  const double fade_start = globals[kMaxDis] - kFadeWidth;
+  const auto coefficient = [&](size_t i) {
+    return -free_energy[i] / (2 * std::pow(M_PI, 1.5) * lambda[i]);
+  };
+  const auto analytic = [&](size_t i, double dist) {
+    const double beyond = (dist - radius[i]) / lambda[i];
+    return coefficient(i) / (dist * dist) * std::exp(-beyond * beyond);
+  };
+  const auto analytic_slope = [&](size_t i, double dist) {
+    return analytic(i, dist) *
+           (-2 / dist - 2 * (dist - radius[i]) / (double(lambda[i]) * lambda[i]));
+  };
+  for (size_t i = 0; i < n; ++i) {
+    lk_types.push_back({radius[i], float(coefficient(i)), 1 / (lambda[i] * lambda[i]),
+                        float(analytic(i, fade_start)),
+                        float(analytic_slope(i, fade_start) * kFadeWidth)});
+  }
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j < n; ++j) {
+      // Hydrogen bonds are shorter than the radii say; as TMol's lj_sigma.
+      const bool bonds = (is_donor[i] && is_acceptor[j]) || (is_donor[j] && is_acceptor[i]);
+      const bool hydroxyl = (is_donor[i] && is_hydroxyl[i]) || (is_donor[j] && is_hydroxyl[j]);
+      const bool hydrogen_bonds =
+          (is_polar_hydrogen[i] && is_acceptor[j]) || (is_polar_hydrogen[j] && is_acceptor[i]);
+      sigma.push_back(bonds            ? float(globals[hydroxyl ? kHBondOHDis : kHBondDis])
+                      : hydrogen_bonds ? float(globals[kHBondHDis])
+                                       : radius[i] + radius[j]);
+      // In float, as TMol has it: `floor` decides which bin of a twentieth of a square angstrom
+      // the cubic is centred on.
+      float flat_end = float(double(sigma.back()) * 0.89);
+      if (is_carbon[i] && is_carbon[j]) flat_end = std::max(flat_end, 4.2f);
+      const float bin = std::floor(20.0f * flat_end * flat_end);
+      const float plateau_end = std::sqrt(std::max(0.0f, bin - 29) / 20);
+      const float analytic_start = std::sqrt(std::min(bin + 21, 405.0f) / 20);
+      lk_pairs.push_back({plateau_end, analytic_start, float(volumes[j] * analytic(i, flat_end)),
+                          float(volumes[j] * analytic(i, analytic_start)),
+                          float(volumes[j] * analytic_slope(i, analytic_start))});
+    }
+  }
+
+  const int n_types = types.n_types();
+  const size_t n_atoms = size_t(types.atom_begin(n_types));
+  const auto type_of = take<int32_t>(arrays, "atom.type", n_atoms);
+  const auto charges = take<float>(arrays, "elec.charge", n_atoms);
+  const auto representative = take<int32_t>(arrays, "elec.representative", n_atoms);
+  for (size_t a = 0; a < n_atoms; ++a) {
+    if (type_of[a] < 0 || type_of[a] >= n_atom_types) {
+      throw std::invalid_argument("array 'atom.type' refers beyond the atom types");
+    }
+  }
+  for (int t = 0; t < n_types; ++t) {
+    const int begin = types.atom_begin(t), count = types.n_atoms(t);
+    const auto is_heavy = [&](int a) { return !is_hydrogen[type_of[begin + a]]; };
+    std::vector<int> own(count);
+    for (int a = 0; a < count; ++a) {
+      own[a] = a;
+      if (representative[begin + a] < 0 || representative[begin + a] >= count) {
+        throw std::invalid_argument("array 'elec.representative' refers beyond its block type");
+      }
+    }
+    const auto middle = std::stable_partition(own.begin(), own.end(), is_heavy);
+    first_atom.push_back(begin);
+    n_heavy.push_back(int(middle - own.begin()));
+    for (int a : own) {
+      order.push_back(a);
+      atom_type.push_back(type_of[begin + a]);
+      root_depth.push_back(std::sqrt(depth[type_of[begin + a]]));
+      charge.push_back(charges[begin + a]);
+    }
+    weight_offset.push_back(int64_t(lj_weight.size()));
+    for (int i = 0; i < count; ++i) {
+      for (int j = 0; j < count; ++j) {
+        const int a = own[i], b = own[j];
+        lj_weight.push_back(j > i ? bond_weight(types.path(t, a, b)) : 0);
+        elec_weight.push_back(
+            j > i ? bond_weight(types.path(t, representative[begin + a], representative[begin + b]))
+                  : 0);
+      }
+    }
+    for (int c = 0; c < types.n_connections(t); ++c) {
+      lj_near.emplace_back();
+      elec_near.emplace_back();
+      const int atom = types.connection_atom(t, c);
+      for (int i = 0; i < count; ++i) {
+        const int lj_bonds = types.path(t, atom, own[i]);
+        const int elec_bonds = types.path(t, atom, representative[begin + own[i]]);
+        if (lj_bonds < kFarBonds) lj_near.back().push_back({i, lj_bonds});
+        if (elec_bonds < kFarBonds) elec_near.back().push_back({i, elec_bonds});
+      }
+    }
+  }
+}
+
+}  // namespace tmol_plugin

@@ -1,0 +1,51 @@
+// What atom pairs are scored with: parameters of atom types, of their pairs, and of blocks' atoms.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cpu/separations.h"
+#include "energy/elec.h"
+#include "energy/lk.h"
+
+namespace tmol_plugin {
+
+// Atoms within a block are reordered: heavy ones first, else in their block type's order.
+class PairTables {
+ public:
+  // Throws std::invalid_argument naming an array that is missing or does not fit.
+  PairTables(const Arrays& arrays, const BlockTypes& types);
+
+  LJGlobals lj;
+  ElecGlobals elec;
+  int n_atom_types;
+  // By atom type; by first * n_atom_types + second.
+  std::vector<float> volume;
+  std::vector<LKType> lk_types;
+  std::vector<float> sigma;
+  std::vector<LKPair> lk_pairs;
+
+  std::vector<int32_t> first_atom;  // by block type: its rows of what follows
+  // By atom of all block types, in the new order.
+  std::vector<int32_t> order;  // index within the block type
+  std::vector<int32_t> atom_type;
+  std::vector<float> root_depth, charge;
+  std::vector<int32_t> n_heavy;  // by block type
+
+  // Weights of pairs by the bonds between them, lj and lk in one, elec in the other; within a
+  // block type [n, n] in the new order, nothing where the second is not after the first.
+  std::vector<int64_t> weight_offset;  // by block type
+  std::vector<float> lj_weight, elec_weight;
+
+  // Atoms within kFarBonds - 2 bonds of a connection, by connection of all block types.
+  struct NearAtom {
+    int32_t place;  // in the new order
+    int32_t n_bonds;
+  };
+  std::vector<std::vector<NearAtom>> lj_near, elec_near;
+};
+
+// Of atoms that many bonds apart.
+inline float bond_weight(int n_bonds) { return n_bonds < 4 ? 0.0f : n_bonds == 4 ? 0.2f : 1.0f; }
+
+}  // namespace tmol_plugin

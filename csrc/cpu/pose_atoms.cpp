@@ -1,0 +1,41 @@
+// Sorts a pose's atoms and looks up what pairs of them are scored with.
+#include "cpu/pose_atoms.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tmol_plugin {
+
+PoseAtoms::PoseAtoms(const PairTables& tables, const PoseView& pose) {
+  const int first = pose.atom_offsets[0];
+  const size_t n_atoms = size_t(pose.atom_offsets[pose.n_blocks] - first);
+  for (auto* values : {&x, &y, &z, &root_depth, &charge}) values->resize(n_atoms + kPadding);
+  for (auto* values : {&type, &block}) values->resize(n_atoms + kPadding);
+  begin.resize(pose.n_blocks + 1);
+  heavy_end.resize(pose.n_blocks);
+  boxes.resize(pose.n_blocks);
+  for (int b = 0; b < pose.n_blocks; ++b) {
+    const int kind = pose.block_types[b], row = tables.first_atom[kind];
+    begin[b] = pose.atom_offsets[b] - first;
+    heavy_end[b] = begin[b] + tables.n_heavy[kind];
+    constexpr float kFar = std::numeric_limits<float>::max();
+    Box box = {{kFar, kFar, kFar}, {-kFar, -kFar, -kFar}};
+    for (int i = 0; i < pose.n_atoms(b); ++i) {
+      const int at = begin[b] + i;
+      const Vec3<float> r = pose.position(pose.atom_offsets[b] + tables.order[row + i]);
+      x[at] = r.x;
+      y[at] = r.y;
+      z[at] = r.z;
+      type[at] = tables.atom_type[row + i];
+      root_depth[at] = tables.root_depth[row + i];
+      charge[at] = tables.charge[row + i];
+      block[at] = b;
+      box.low = {std::min(box.low.x, r.x), std::min(box.low.y, r.y), std::min(box.low.z, r.z)};
+      box.high = {std::max(box.high.x, r.x), std::max(box.high.y, r.y), std::max(box.high.z, r.z)};
+    }
+    boxes[b] = box;
+  }
+  begin[pose.n_blocks] = int32_t(n_atoms);
+}
+
+}  // namespace tmol_plugin

@@ -1,0 +1,31 @@
+// The atoms of a pose as structure of arrays, each block's heavy atoms first.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cpu/pair_tables.h"
+#include "energy/pose_view.h"
+
+namespace tmol_plugin {
+
+// Room after the last item, so that vectors may be loaded from anywhere.
+inline constexpr int kPadding = 16;
+
+// The smallest box, along the axes, that holds a block's atoms.
+struct Box {
+  Vec3<float> low, high;
+};
+
+struct PoseAtoms {
+  PoseAtoms(const PairTables& tables, const PoseView& pose);
+
+  // By atom, padded.
+  std::vector<float> x, y, z, root_depth, charge;
+  std::vector<int32_t> type, block;
+  // Block b has heavy atoms begin[b] to heavy_end[b], then hydrogens to begin[b + 1].
+  std::vector<int32_t> begin, heavy_end;
+  std::vector<Box> boxes;
+};
+
+}  // namespace tmol_plugin

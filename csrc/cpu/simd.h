@@ -1,0 +1,130 @@
+// Several floats side by side as a scalar for term code, as wide as the compiler's target has them.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <experimental/simd>
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+#include "energy/scalar.h"
+
+namespace tmol_plugin {
+
+namespace stdx = std::experimental;
+using Floats = stdx::native_simd<float>;
+using Ints = stdx::rebind_simd_t<int32_t, Floats>;
+using Mask = Floats::mask_type;
+inline constexpr int kLanes = int(Floats::size());
+
+template <>
+inline Floats select(Mask yes, Floats a, Floats b) {
+  stdx::where(yes, b) = a;
+  return b;
+}
+
+inline Floats load(const float* from) { return Floats(from, stdx::element_aligned); }
+inline Ints load(const int32_t* from) { return Ints(from, stdx::element_aligned); }
+inline void store(Floats values, float* to) { values.copy_to(to, stdx::element_aligned); }
+inline void store(Ints values, int32_t* to) { values.copy_to(to, stdx::element_aligned); }
+
+// values[at[lane]] in each lane.
+inline Floats gather(const float* values, Ints at) {
+  return Floats([&](auto lane) { return values[at[lane]]; });
+}
+inline Ints gather(const int32_t* values, Ints at) {
+  return Ints([&](auto lane) { return values[at[lane]]; });
+}
+
+inline Ints lane_numbers() {
+  return Ints([](auto lane) { return int32_t(lane); });
+}
+
+// The first n lanes: all if there are no more, none if n is not positive.
+inline Mask first_lanes(int n) {
+  return Floats([](auto lane) { return float(lane); }) < Floats(float(n));
+}
+
+// e^x to 2 units in the last place, 0 where that is below 1e-38, for x up to 88: the
+// reduction and polynomial of Cephes' expf.
+template <>
+inline Floats exponential(Floats x) {
+  const auto is_zero = x < Floats(-87.33f);
+  x = max(x, Floats(-87.33f));
+  const Ints n =
+      stdx::static_simd_cast<Ints>(x * 1.44269504f + select(x < 0, Floats(-0.5f), Floats(0.5f)));
+  const Floats k = stdx::static_simd_cast<Floats>(n);
+  const Floats r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
+  Floats p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  return select(is_zero, Floats(0), p * std::bit_cast<Floats>((n + 127) << 23));
+}
+
+// Moves the lanes that are set to the front, in their order.
+class Packer {
+ public:
+  explicit Packer(Mask kept) {
+#ifdef __AVX2__
+    // A set sign bit tells; each row of the table is the permutation for one set of lanes.
+    const __m256 signs = std::bit_cast<__m256>(select(kept, Floats(-1), Floats(0)));
+    const unsigned bits = unsigned(_mm256_movemask_ps(signs));
+    n_kept_ = std::popcount(bits);
+    order_ =
+        _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(&kOrders[bits])));
+#else
+    kept_ = kept;
+    n_kept_ = stdx::popcount(kept);
+#endif
+  }
+
+  int n_kept() const { return n_kept_; }
+
+  // Writes the lanes that are set to `to`; all kLanes places there may be overwritten.
+  void pack(Floats values, float* to) const {
+#ifdef __AVX2__
+    _mm256_storeu_ps(to, _mm256_permutevar8x32_ps(std::bit_cast<__m256>(values), order_));
+#else
+    for (int lane = 0, at = 0; lane < kLanes; ++lane) {
+      to[at] = values[lane];
+      at += kept_[lane];
+    }
+#endif
+  }
+  void pack(Ints values, int32_t* to) const {
+#ifdef __AVX2__
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                        _mm256_permutevar8x32_epi32(std::bit_cast<__m256i>(values), order_));
+#else
+    for (int lane = 0, at = 0; lane < kLanes; ++lane) {
+      to[at] = values[lane];
+      at += kept_[lane];
+    }
+#endif
+  }
+
+ private:
+  int n_kept_;
+#ifdef __AVX2__
+  static constexpr std::array<uint64_t, 256> kOrders = [] {
+    std::array<uint64_t, 256> orders{};
+    for (unsigned bits = 0; bits < 256; ++bits) {
+      for (unsigned lane = 0, at = 0; lane < 8; ++lane) {
+        if (bits >> lane & 1) orders[bits] |= uint64_t{lane} << (8 * at++);
+      }
+    }
+    return orders;
+  }();
+  __m256i order_;
+#else
+  Mask kept_;
+#endif
+};
+
+}  // namespace tmol_plugin

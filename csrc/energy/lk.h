@@ -1,0 +1,55 @@
+// fa_lk: how much of the solvation of one atom another takes away (Lazaridis & Karplus 1999).
+//
+// Angstrom; TMol's energy units. As TMol (score/ljlk/potentials/lk_isotropic.hh): constant at
+// short distance, then a cubic, the analytic form, and a cubic that ends in zero at `max_dis`.
+#pragma once
+
+#include "energy/lj.h"
+#include "energy/scalar.h"
+#include "energy/vec3.h"
+
+namespace tmol_plugin {
+
+// Of an atom type whose solvation is taken away.
+struct LKType {
+  float radius;
+  float coefficient;  // -free energy / (2 pi^1.5 lambda)
+  float inverse_lambda_sq;
+  // Where the last cubic starts: the energy and its slope over that cubic, per volume.
+  float fade_value, fade_rise;
+};
+
+// Of a pair of atom types, the first one's solvation taken away by the second. Up to
+// `plateau_end` the energy is `plateau`; `analytic_start` ends the cubic that follows.
+struct LKPair {
+  float plateau_end, analytic_start;
+  float plateau, value, slope;  // at analytic_start: value and slope
+};
+
+// The analytic form: per volume of the atom that takes solvation away.
+template <class S>
+TP_FN S lk_analytic(S dist, S radius, S coefficient, S inverse_lambda_sq) {
+  const S beyond = dist - radius, inverse = S(1) / dist;
+  return coefficient * inverse * inverse * exponential(-beyond * beyond * inverse_lambda_sq);
+}
+
+// Weights of value and rise in the cubic that ends in zero, for t from 0 to 1.
+template <class S>
+TP_FN S fade_of_value(S t) {
+  return S(1) + t * t * (S(2) * t - S(3));
+}
+template <class S>
+TP_FN S fade_of_rise(S t) {
+  return t * (S(1) + t * (t - S(2)));
+}
+
+// Below `analytic_start` of the pair.
+template <class S>
+TP_FN S lk_close(S dist, S plateau_end, S analytic_start, S plateau, S value, S slope) {
+  const S width = analytic_start - plateau_end;
+  const S t = max(S(0), (dist - plateau_end) / width), rise = slope * width;
+  const S step = value - plateau;
+  return plateau + t * t * (S(3) * step - rise + t * (rise - S(2) * step));
+}
+
+}  // namespace tmol_plugin
