@@ -60,7 +60,7 @@ void AtomPairs::set_near(const PoseWork& work, const BlockTypes& types, int bloc
         for (const auto& a : atoms[row]) {
           for (const auto& b : atoms[other_row]) {
             const int n_bonds = a.n_bonds + path.n_bonds + b.n_bonds;
-            if (n_bonds >= kFarBonds) continue;
+            if (n_bonds >= kFarBonds) break;
             float& weight = b.place < other_heavy
                                 ? heavy[a.place * scratch.heavy_.stride() + heavy_before + b.place]
                                 : hydrogens[a.place * scratch.hydrogens_.stride() +
@@ -108,9 +108,7 @@ void AtomPairs::score(const PoseWork& work, const BlockTypes& types, PairKernel 
   const PairKernelInput input = {atoms.x.data(),
                                  atoms.y.data(),
                                  atoms.z.data(),
-                                 atoms.root_depth.data(),
-                                 atoms.charge.data(),
-                                 atoms.type.data(),
+                                 atoms.rows.data(),
                                  atoms.block.data(),
                                  atoms.begin.data(),
                                  atoms.heavy_end.data(),
@@ -118,7 +116,6 @@ void AtomPairs::score(const PoseWork& work, const BlockTypes& types, PairKernel 
                                  tables_.lj,
                                  tables_.elec,
                                  tables_.n_atom_types,
-                                 tables_.volume.data(),
                                  tables_.sigma.data(),
                                  tables_.lk_types.data(),
                                  tables_.lk_pairs.data(),

@@ -92,44 +92,36 @@ struct Solvation {
 };
 
 Solvation solvation(const PairKernelInput& in, int type, Floats dist, Ints other) {
+  // Fields in the order of LKType and LKPair.
   const LKType& own = in.lk_types[type];
-  const float* types = &in.lk_types[0].radius;
-  constexpr int kTypeSize = sizeof(LKType) / sizeof(float);
-  const auto of_other = [&](int field) { return gather(types + field, other * kTypeSize); };
-  const float own_volume = in.volume[type];
-  const Floats volume = gather(in.volume, other);
-
+  const auto [volume, radius, coefficient, inverse_lambda_sq, fade_value, fade_rise, _, __] =
+      gather_rows(reinterpret_cast<const float (*)[8]>(in.lk_types), other).of;
   const float fade_start = in.lj.max_dis - kFadeWidth;
   const Floats t = (dist - fade_start) * (1 / kFadeWidth);
   const Floats of_value = fade_of_value(t), of_rise = fade_of_rise(t);
   Solvation found = {volume * (own.fade_value * of_value + own.fade_rise * of_rise),
-                     own_volume * (of_other(3) * of_value + of_other(4) * of_rise)};
+                     own.volume * (fade_value * of_value + fade_rise * of_rise)};
   const Mask is_close = dist < fade_start;
   if (stdx::none_of(is_close)) return found;
 
-  const float* pairs = &in.lk_pairs[0].plateau_end;
-  constexpr int kPairSize = sizeof(LKPair) / sizeof(float);
-  const Ints row = (other + type * in.n_atom_types) * kPairSize;
-  const Ints back = (other * in.n_atom_types + type) * kPairSize;
-  const Floats plateau_end = gather(pairs, row), analytic_start = gather(pairs + 1, row);
+  const auto pairs = reinterpret_cast<const float (*)[8]>(in.lk_pairs + type * in.n_atom_types);
+  const auto [plateau_end, analytic_start, first_plateau, first_value, first_slope, second_plateau,
+              second_value, second_slope] = gather_rows(pairs, other).of;
+  Floats of_first =
+      lk_close(dist, plateau_end, analytic_start, first_plateau, first_value, first_slope);
+  Floats of_second =
+      lk_close(dist, plateau_end, analytic_start, second_plateau, second_value, second_slope);
   const Mask is_analytic = dist > analytic_start;
-  const auto close = [&](Ints at) {
-    return lk_close(dist, plateau_end, analytic_start, gather(pairs + 2, at), gather(pairs + 3, at),
-                    gather(pairs + 4, at));
-  };
-  Solvation near = {close(row), close(back)};
   if (stdx::any_of(is_analytic && is_close)) {
-    const auto analytic = [&](Floats radius, Floats coefficient, Floats inverse_lambda_sq) {
-      return lk_analytic(dist, radius, coefficient, inverse_lambda_sq);
-    };
-    near.of_first =
-        select(is_analytic, volume * analytic(own.radius, own.coefficient, own.inverse_lambda_sq),
-               near.of_first);
-    near.of_second = select(
-        is_analytic, own_volume * analytic(of_other(0), of_other(1), of_other(2)), near.of_second);
+    of_first = select(is_analytic,
+                      volume * lk_analytic(dist, Floats(own.radius), Floats(own.coefficient),
+                                           Floats(own.inverse_lambda_sq)),
+                      of_first);
+    of_second =
+        select(is_analytic, own.volume * lk_analytic(dist, radius, coefficient, inverse_lambda_sq),
+               of_second);
   }
-  return {select(is_close, near.of_first, found.of_first),
-          select(is_close, near.of_second, found.of_second)};
+  return {select(is_close, of_first, found.of_first), select(is_close, of_second, found.of_second)};
 }
 
 struct Sums {
@@ -139,27 +131,28 @@ struct Sums {
 void score_hits(const PairKernelInput& in, const PairKernelScratch& scratch, int a, int n_heavy,
                 int n_hits, Sums& sums, double* by_block) {
   const int self = in.begin[in.block] + a;
-  const int type = in.type[self];
+  const AtomRow& own = in.rows[self];
   // Beyond the last: weightless pairs with itself.
   store(Ints(self), scratch.hit_atom + n_hits);
   store(Floats(25), scratch.hit_dist_sq + n_hits);
   store(Floats(0), scratch.hit_lj_weight + n_hits);
   store(Floats(0), scratch.hit_elec_weight + n_hits);
   const bool is_heavy = self < in.heavy_end[in.block];
-  const float* sigmas = in.sigma + type * in.n_atom_types;
+  const float* sigmas = in.sigma + own.type * in.n_atom_types;
   for (int i = 0; i < n_hits; i += kLanes) {
     const Ints atom = load(scratch.hit_atom + i);
     const Floats dist = stdx::sqrt(load(scratch.hit_dist_sq + i));
     const Floats weight = load(scratch.hit_lj_weight + i);
-    const Ints other = gather(in.type, atom);
-    const LJEnergy<Floats> lj = lj_energy(dist, gather(sigmas, other),
-                                          in.root_depth[self] * gather(in.root_depth, atom), in.lj);
-    Floats energies[kNPairTerms] = {weight * lj.attraction, weight * lj.repulsion, 0,
-                                    load(scratch.hit_elec_weight + i) *
-                                        (in.charge[self] * gather(in.charge, atom)) *
-                                        elec_energy(dist, in.elec)};
+    const auto [types, root_depth, charge, _] =
+        gather_rows(reinterpret_cast<const float (*)[4]>(in.rows), atom).of;
+    const Ints other = std::bit_cast<Ints>(types);
+    const LJEnergy<Floats> lj =
+        lj_energy(dist, gather(sigmas, other), own.root_depth * root_depth, in.lj);
+    Floats energies[kNPairTerms] = {
+        weight * lj.attraction, weight * lj.repulsion, 0,
+        load(scratch.hit_elec_weight + i) * (own.charge * charge) * elec_energy(dist, in.elec)};
     if (is_heavy && i < n_heavy) {
-      const Solvation lk = solvation(in, type, dist, other);
+      const Solvation lk = solvation(in, own.type, dist, other);
       energies[kPairLK] =
           select(first_lanes(n_heavy - i), weight * (lk.of_first + lk.of_second), Floats(0));
     }

@@ -8,20 +8,22 @@
 
 namespace tmol_plugin {
 
+struct AtomRow;
 struct Box;
 
 // Raw arrays: what is compiled for a newer processor must not share code with the rest, so it
 // instantiates nothing of the standard library's containers.
 struct PairKernelInput {
   // The pose's atoms; see PoseAtoms.
-  const float *x, *y, *z, *root_depth, *charge;
-  const int32_t *type, *block_of, *begin, *heavy_end;
+  const float *x, *y, *z;
+  const AtomRow* rows;
+  const int32_t *block_of, *begin, *heavy_end;
   const Box* boxes;
   // The tables; see PairTables.
   LJGlobals lj;
   ElecGlobals elec;
   int32_t n_atom_types;
-  const float *volume, *sigma;
+  const float* sigma;
   const LKType* lk_types;
   const LKPair* lk_pairs;
   // The block, its later neighbours that are no near blocks, and the atoms of those that are

@@ -71,7 +71,6 @@ PairTables::PairTables(const Arrays& arrays, const BlockTypes& types) {
   const auto is_carbon = take<uint8_t>(arrays, "atom_type.is_carbon_lk", n);
   const auto is_hydrogen = take<uint8_t>(arrays, "atom_type.is_hydrogen", n);
 
-  volume.assign(volumes.begin(), volumes.end());
   const double fade_start = globals[kMaxDis] - kFadeWidth;
   const auto coefficient = [&](size_t i) {
     return -free_energy[i] / (2 * std::pow(M_PI, 1.5) * lambda[i]);
@@ -85,9 +84,13 @@ PairTables::PairTables(const Arrays& arrays, const BlockTypes& types) {
            (-2 / dist - 2 * (dist - radius[i]) / (double(lambda[i]) * lambda[i]));
   };
   for (size_t i = 0; i < n; ++i) {
-    lk_types.push_back({radius[i], float(coefficient(i)), 1 / (lambda[i] * lambda[i]),
+    lk_types.push_back({volumes[i],
+                        radius[i],
+                        float(coefficient(i)),
+                        1 / (lambda[i] * lambda[i]),
                         float(analytic(i, fade_start)),
-                        float(analytic_slope(i, fade_start) * kFadeWidth)});
+                        float(analytic_slope(i, fade_start) * kFadeWidth),
+                        {}});
   }
   for (size_t i = 0; i < n; ++i) {
     for (size_t j = 0; j < n; ++j) {
@@ -106,9 +109,12 @@ PairTables::PairTables(const Arrays& arrays, const BlockTypes& types) {
       const float bin = std::floor(20.0f * flat_end * flat_end);
       const float plateau_end = std::sqrt(std::max(0.0f, bin - 29) / 20);
       const float analytic_start = std::sqrt(std::min(bin + 21, 405.0f) / 20);
-      lk_pairs.push_back({plateau_end, analytic_start, float(volumes[j] * analytic(i, flat_end)),
-                          float(volumes[j] * analytic(i, analytic_start)),
-                          float(volumes[j] * analytic_slope(i, analytic_start))});
+      const auto direction = [&](size_t of, size_t by) {
+        return LKPair::Direction{float(volumes[by] * analytic(of, flat_end)),
+                                 float(volumes[by] * analytic(of, analytic_start)),
+                                 float(volumes[by] * analytic_slope(of, analytic_start))};
+      };
+      lk_pairs.push_back({plateau_end, analytic_start, direction(i, j), direction(j, i)});
     }
   }
 
@@ -137,9 +143,8 @@ PairTables::PairTables(const Arrays& arrays, const BlockTypes& types) {
     n_heavy.push_back(int(middle - own.begin()));
     for (int a : own) {
       order.push_back(a);
-      atom_type.push_back(type_of[begin + a]);
-      root_depth.push_back(std::sqrt(depth[type_of[begin + a]]));
-      charge.push_back(charges[begin + a]);
+      const int kind = type_of[begin + a];
+      atoms.push_back({kind, std::sqrt(depth[kind]), charges[begin + a], 0});
     }
     weight_offset.push_back(int64_t(lj_weight.size()));
     for (int i = 0; i < count; ++i) {
@@ -160,6 +165,12 @@ PairTables::PairTables(const Arrays& arrays, const BlockTypes& types) {
         const int elec_bonds = types.path(t, atom, representative[begin + own[i]]);
         if (lj_bonds < kFarBonds) lj_near.back().push_back({i, lj_bonds});
         if (elec_bonds < kFarBonds) elec_near.back().push_back({i, elec_bonds});
+        const auto is_closer = [](const NearAtom& a, const NearAtom& b) {
+          return a.n_bonds < b.n_bonds;
+        };
+        for (auto* near : {&lj_near.back(), &elec_near.back()}) {
+          std::stable_sort(near->begin(), near->end(), is_closer);
+        }
       }
     }
   }

@@ -10,6 +10,14 @@
 
 namespace tmol_plugin {
 
+// Of an atom, read as a row of floats.
+struct AtomRow {
+  int32_t type;
+  float root_depth;  // square root of the well depth
+  float charge;
+  float unused;
+};
+
 // Atoms within a block are reordered: heavy ones first, else in their block type's order.
 class PairTables {
  public:
@@ -20,7 +28,6 @@ class PairTables {
   ElecGlobals elec;
   int n_atom_types;
   // By atom type; by first * n_atom_types + second.
-  std::vector<float> volume;
   std::vector<LKType> lk_types;
   std::vector<float> sigma;
   std::vector<LKPair> lk_pairs;
@@ -28,8 +35,7 @@ class PairTables {
   std::vector<int32_t> first_atom;  // by block type: its rows of what follows
   // By atom of all block types, in the new order.
   std::vector<int32_t> order;  // index within the block type
-  std::vector<int32_t> atom_type;
-  std::vector<float> root_depth, charge;
+  std::vector<AtomRow> atoms;
   std::vector<int32_t> n_heavy;  // by block type
 
   // Weights of pairs by the bonds between them, lj and lk in one, elec in the other; within a
@@ -37,7 +43,7 @@ class PairTables {
   std::vector<int64_t> weight_offset;  // by block type
   std::vector<float> lj_weight, elec_weight;
 
-  // Atoms within kFarBonds - 2 bonds of a connection, by connection of all block types.
+  // Atoms within 4 bonds of a connection, the closest first, by connection of all block types.
   struct NearAtom {
     int32_t place;  // in the new order
     int32_t n_bonds;

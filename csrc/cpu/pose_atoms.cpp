@@ -9,8 +9,9 @@ namespace tmol_plugin {
 PoseAtoms::PoseAtoms(const PairTables& tables, const PoseView& pose) {
   const int first = pose.atom_offsets[0];
   const size_t n_atoms = size_t(pose.atom_offsets[pose.n_blocks] - first);
-  for (auto* values : {&x, &y, &z, &root_depth, &charge}) values->resize(n_atoms + kPadding);
-  for (auto* values : {&type, &block}) values->resize(n_atoms + kPadding);
+  for (auto* values : {&x, &y, &z}) values->resize(n_atoms + kPadding);
+  rows.resize(n_atoms + kPadding);
+  block.resize(n_atoms + kPadding);
   begin.resize(pose.n_blocks + 1);
   heavy_end.resize(pose.n_blocks);
   boxes.resize(pose.n_blocks);
@@ -26,9 +27,7 @@ PoseAtoms::PoseAtoms(const PairTables& tables, const PoseView& pose) {
       x[at] = r.x;
       y[at] = r.y;
       z[at] = r.z;
-      type[at] = tables.atom_type[row + i];
-      root_depth[at] = tables.root_depth[row + i];
-      charge[at] = tables.charge[row + i];
+      rows[at] = tables.atoms[row + i];
       block[at] = b;
       box.low = {std::min(box.low.x, r.x), std::min(box.low.y, r.y), std::min(box.low.z, r.z)};
       box.high = {std::max(box.high.x, r.x), std::max(box.high.y, r.y), std::max(box.high.z, r.z)};

@@ -21,8 +21,9 @@ struct PoseAtoms {
   PoseAtoms(const PairTables& tables, const PoseView& pose);
 
   // By atom, padded.
-  std::vector<float> x, y, z, root_depth, charge;
-  std::vector<int32_t> type, block;
+  std::vector<float> x, y, z;
+  std::vector<AtomRow> rows;
+  std::vector<int32_t> block;
   // Block b has heavy atoms begin[b] to heavy_end[b], then hydrogens to begin[b + 1].
   std::vector<int32_t> begin, heavy_end;
   std::vector<Box> boxes;

@@ -10,20 +10,23 @@
 
 namespace tmol_plugin {
 
-// Of an atom type whose solvation is taken away.
+// Of an atom type. Where the last cubic starts: the energy and its rise over that cubic, per
+// volume of the atom that takes solvation away.
 struct LKType {
-  float radius;
+  float volume, radius;
   float coefficient;  // -free energy / (2 pi^1.5 lambda)
   float inverse_lambda_sq;
-  // Where the last cubic starts: the energy and its slope over that cubic, per volume.
   float fade_value, fade_rise;
+  float unused[2];
 };
 
-// Of a pair of atom types, the first one's solvation taken away by the second. Up to
-// `plateau_end` the energy is `plateau`; `analytic_start` ends the cubic that follows.
+// Of a pair of atom types. Up to `plateau_end` the energy is `plateau`; a cubic follows that
+// reaches the analytic form at `analytic_start`, with its value and slope.
 struct LKPair {
   float plateau_end, analytic_start;
-  float plateau, value, slope;  // at analytic_start: value and slope
+  struct Direction {
+    float plateau, value, slope;
+  } of_first, of_second;  // whose solvation is taken away
 };
 
 // The analytic form: per volume of the atom that takes solvation away.
