@@ -5,11 +5,20 @@
 
 namespace tmol_plugin {
 
-int AtomPairs::Scratch::Near::stride() const { return (int(atoms.size()) + 31) / 16 * 16; }
+// Vectors of up to 16 floats are loaded from each row.
+int AtomPairs::Scratch::Near::stride() const { return (int(atoms.size()) + 15) / 16 * 16; }
 
-void AtomPairs::Scratch::Near::set_ones(int n_rows) {
-  lj_weights.assign(size_t(n_rows) * stride(), 1);
-  elec_weights.assign(size_t(n_rows) * stride(), 1);
+// Rows that start with those of [n_rows, row_size] `own`, the first `width` columns, and go on
+// with ones.
+void AtomPairs::Scratch::Near::set_rows(const float* own, int row_size, int n_rows, int width,
+                                        std::vector<float>& weights) const {
+  const int n_columns = stride();
+  weights.resize(size_t(n_rows) * n_columns);
+  for (int a = 0; a < n_rows; ++a) {
+    float* const row = weights.data() + a * n_columns;
+    std::copy_n(own + a * row_size, width, row);
+    std::fill(row + width, row + n_columns, 1.0f);
+  }
 }
 
 PairKernelInput::NearAtoms AtomPairs::Scratch::Near::view() const {
@@ -31,22 +40,15 @@ void AtomPairs::set_near(const PoseWork& work, const BlockTypes& types, int bloc
     if (near.block > block) put(near.block);
   }
   const int type = pose.block_types[block], n = types.n_atoms(type);
-  scratch.heavy_.set_ones(n);
-  scratch.hydrogens_.set_ones(n);
-
   const int n_heavy = tables_.n_heavy[type];
-  const float* const lj = tables_.lj_weight.data() + tables_.weight_offset[type];
-  const float* const elec = tables_.elec_weight.data() + tables_.weight_offset[type];
-  for (int a = 0; a < n; ++a) {
-    const auto copy_row = [&](const float* own, std::vector<float>& heavy,
-                              std::vector<float>& hydrogens) {
-      std::copy_n(own + a * n, n_heavy, heavy.data() + a * scratch.heavy_.stride());
-      std::copy_n(own + a * n + n_heavy, n - n_heavy,
-                  hydrogens.data() + a * scratch.hydrogens_.stride());
-    };
-    copy_row(lj, scratch.heavy_.lj_weights, scratch.hydrogens_.lj_weights);
-    copy_row(elec, scratch.heavy_.elec_weights, scratch.hydrogens_.elec_weights);
-  }
+  const auto set = [&](const std::vector<float>& of_types, std::vector<float>& heavy,
+                       std::vector<float>& hydrogens) {
+    const float* const own = of_types.data() + tables_.weight_offset[type];
+    scratch.heavy_.set_rows(own, n, n, n_heavy, heavy);
+    scratch.hydrogens_.set_rows(own + n_heavy, n, n, n - n_heavy, hydrogens);
+  };
+  set(tables_.lj_weight, scratch.heavy_.lj_weights, scratch.hydrogens_.lj_weights);
+  set(tables_.elec_weight, scratch.heavy_.elec_weights, scratch.hydrogens_.elec_weights);
 
   int heavy_before = n_heavy, hydrogens_before = n - n_heavy;
   for (const NearBlock& near : work.near[block]) {
@@ -117,6 +119,7 @@ void AtomPairs::score(const PoseWork& work, const BlockTypes& types, PairKernel 
                                  tables_.elec,
                                  tables_.n_atom_types,
                                  tables_.sigma.data(),
+                                 tables_.is_polar.data(),
                                  tables_.lk_types.data(),
                                  tables_.lk_pairs.data(),
                                  block,

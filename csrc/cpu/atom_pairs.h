@@ -23,7 +23,8 @@ class AtomPairs {
       std::vector<int32_t> atoms;
       std::vector<float> lj_weights, elec_weights;
       PairKernelInput::NearAtoms view() const;
-      void set_ones(int n_rows);
+      void set_rows(const float* own, int row_size, int n_rows, int width,
+                    std::vector<float>& weights) const;
       int stride() const;
     };
     Near heavy_, hydrogens_;

@@ -76,13 +76,16 @@ int find_hits(const PairKernelInput& in, const PairKernelScratch& scratch, const
     packer.pack(elec, scratch.hit_elec_weight + count);
     count += packer.n_kept();
   }
+  const int n_near_hits = count;
   for (; i < n_candidates; i += kLanes) {
     const Floats dist_sq = dist_sq_to(i);
     const Packer packer(dist_sq < kReachSq);
     put(packer, i, dist_sq);
-    store(Floats(1), scratch.hit_lj_weight + count);
-    store(Floats(1), scratch.hit_elec_weight + count);
     count += packer.n_kept();
+  }
+  for (int hit = n_near_hits; hit < count; hit += kLanes) {
+    store(Floats(1), scratch.hit_lj_weight + hit);
+    store(Floats(1), scratch.hit_elec_weight + hit);
   }
   return count;
 }
@@ -91,17 +94,15 @@ struct Solvation {
   Floats of_first, of_second;
 };
 
-Solvation solvation(const PairKernelInput& in, int type, Floats dist, Ints other) {
+Solvation solvation(const PairKernelInput& in, int type, Floats dist, Fade<Floats> faded,
+                    Ints other) {
   // Fields in the order of LKType and LKPair.
   const LKType& own = in.lk_types[type];
   const auto [volume, radius, coefficient, inverse_lambda_sq, fade_value, fade_rise, _, __] =
       gather_rows(reinterpret_cast<const float (*)[8]>(in.lk_types), other).of;
-  const float fade_start = in.lj.max_dis - kFadeWidth;
-  const Floats t = (dist - fade_start) * (1 / kFadeWidth);
-  const Floats of_value = fade_of_value(t), of_rise = fade_of_rise(t);
-  Solvation found = {volume * (own.fade_value * of_value + own.fade_rise * of_rise),
-                     own.volume * (fade_value * of_value + fade_rise * of_rise)};
-  const Mask is_close = dist < fade_start;
+  Solvation found = {volume * (own.fade_value * faded.of_value + own.fade_rise * faded.of_rise),
+                     own.volume * (fade_value * faded.of_value + fade_rise * faded.of_rise)};
+  const Mask is_close = dist < in.lj.max_dis - kFadeWidth;
   if (stdx::none_of(is_close)) return found;
 
   const auto pairs = reinterpret_cast<const float (*)[8]>(in.lk_pairs + type * in.n_atom_types);
@@ -138,21 +139,24 @@ void score_hits(const PairKernelInput& in, const PairKernelScratch& scratch, int
   store(Floats(0), scratch.hit_lj_weight + n_hits);
   store(Floats(0), scratch.hit_elec_weight + n_hits);
   const bool is_heavy = self < in.heavy_end[in.block];
+  const bool is_polar = in.is_polar[own.type];
   const float* sigmas = in.sigma + own.type * in.n_atom_types;
   for (int i = 0; i < n_hits; i += kLanes) {
     const Ints atom = load(scratch.hit_atom + i);
     const Floats dist = stdx::sqrt(load(scratch.hit_dist_sq + i));
     const Floats weight = load(scratch.hit_lj_weight + i);
-    const auto [types, root_depth, charge, _] =
+    const auto [types, radius, root_depth, charge] =
         gather_rows(reinterpret_cast<const float (*)[4]>(in.rows), atom).of;
     const Ints other = std::bit_cast<Ints>(types);
-    const LJEnergy<Floats> lj =
-        lj_energy(dist, gather(sigmas, other), own.root_depth * root_depth, in.lj);
+    const Floats sigma = is_polar ? gather(sigmas, other) : own.radius + radius;
+    const Fade<Floats> faded = fade(dist, in.lj.max_dis);
+    const LJEnergy<Floats> lj = lj_energy(dist, sigma, own.root_depth * root_depth, faded, in.lj);
+    const Floats elec_weight = load(scratch.hit_elec_weight + i) * (own.charge * charge);
     Floats energies[kNPairTerms] = {
         weight * lj.attraction, weight * lj.repulsion, 0,
-        load(scratch.hit_elec_weight + i) * (own.charge * charge) * elec_energy(dist, in.elec)};
+        select(dist < in.elec.max_dis, elec_weight * elec_energy(dist, in.elec), Floats(0))};
     if (is_heavy && i < n_heavy) {
-      const Solvation lk = solvation(in, own.type, dist, other);
+      const Solvation lk = solvation(in, own.type, dist, faded, other);
       energies[kPairLK] =
           select(first_lanes(n_heavy - i), weight * (lk.of_first + lk.of_second), Floats(0));
     }

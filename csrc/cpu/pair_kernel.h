@@ -24,6 +24,7 @@ struct PairKernelInput {
   ElecGlobals elec;
   int32_t n_atom_types;
   const float* sigma;
+  const uint8_t* is_polar;
   const LKType* lk_types;
   const LKPair* lk_pairs;
   // The block, its later neighbours that are no near blocks, and the atoms of those that are

@@ -2,6 +2,7 @@
 #include "cpu/pair_tables.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -20,8 +21,36 @@ std::span<const T> take(const Arrays& arrays, const char* name, size_t size) {
   return values;
 }
 
+// Coefficients, constant first, of the polynomial through a function at the Chebyshev nodes of
+// -1 to 1, which is close to the best of its degree.
+template <int degree, class Function>
+std::array<double, degree + 1> fit_polynomial(Function function) {
+  constexpr int n = degree + 1;
+  std::array<double, n> series{}, sum{}, before{}, chebyshev{};
+  for (int k = 0; k < n; ++k) {
+    for (int node = 0; node < n; ++node) {
+      const double angle = M_PI * (node + 0.5) / n;
+      series[k] += (k ? 2.0 : 1.0) / n * function(std::cos(angle)) * std::cos(k * angle);
+    }
+  }
+  // T(0) = 1, T(1) = x, T(k + 1) = 2 x T(k) - T(k - 1).
+  chebyshev[0] = 1;
+  for (int k = 0; k < n; ++k) {
+    for (int i = 0; i < n; ++i) sum[i] += series[k] * chebyshev[i];
+    std::array<double, n> next{};
+    for (int i = 0; i < n; ++i) {
+      next[i] = (i ? (k ? 2 : 1) * chebyshev[i - 1] : 0) - before[i];
+    }
+    before = chebyshev;
+    chebyshev = next;
+  }
+  return sum;
+}
+
 // In the order of the parameters' metadata: see compiled_scoring.py.
 enum { kMaxDis, kHBondDis, kHBondOHDis, kHBondHDis, kDlinFactor = 9, kNLJGlobals };
+
+constexpr double kCoulomb = 322.0637;  // angstrom * energy / charge^2
 
 ElecGlobals elec_globals(std::span<const double> values) {
   const double min_dis = values[0], max_dis = values[1], d = values[2], d0 = values[3],
@@ -36,18 +65,14 @@ ElecGlobals elec_globals(std::span<const double> values) {
     const double e = dielectric(r);
     return -kCoulomb * (e + r * growth) / (r * r * e * e);
   };
-  const double low = min_dis + 0.25, high = max_dis - 1;
-  return {float(d),
-          float(d0),
-          float(s),
-          float(min_dis),
-          float(max_dis),
-          float(offset),
-          float(energy(min_dis)),
-          float(energy(low)),
-          float(slope(low)),
-          float(energy(high)),
-          float(slope(high))};
+  const double low = min_dis + kElecLowHalfWidth, high = max_dis - kElecHighWidth;
+  ElecGlobals globals = {float(min_dis),         float(max_dis),     {},
+                         float(energy(min_dis)), float(energy(low)), float(slope(low)),
+                         float(energy(high)),    float(slope(high))};
+  const auto scaled = [=](double x) { return energy((high + low) / 2 + x * (high - low) / 2); };
+  const auto fitted = fit_polynomial<ElecGlobals::kDegree>(scaled);
+  std::copy(fitted.rbegin(), fitted.rend(), globals.coefficients);
+  return globals;
 }
 
 }  // namespace
@@ -92,6 +117,7 @@ PairTables::PairTables(const Arrays& arrays, const BlockTypes& types) {
                         float(analytic_slope(i, fade_start) * kFadeWidth),
                         {}});
   }
+  is_polar.assign(n, 0);
   for (size_t i = 0; i < n; ++i) {
     for (size_t j = 0; j < n; ++j) {
       // Hydrogen bonds are shorter than the radii say; as TMol's lj_sigma.
@@ -102,6 +128,7 @@ PairTables::PairTables(const Arrays& arrays, const BlockTypes& types) {
       sigma.push_back(bonds            ? float(globals[hydroxyl ? kHBondOHDis : kHBondDis])
                       : hydrogen_bonds ? float(globals[kHBondHDis])
                                        : radius[i] + radius[j]);
+      if (bonds || hydrogen_bonds) is_polar[i] = 1;
       // In float, as TMol has it: `floor` decides which bin of a twentieth of a square angstrom
       // the cubic is centred on.
       float flat_end = float(double(sigma.back()) * 0.89);
@@ -144,7 +171,7 @@ PairTables::PairTables(const Arrays& arrays, const BlockTypes& types) {
     for (int a : own) {
       order.push_back(a);
       const int kind = type_of[begin + a];
-      atoms.push_back({kind, std::sqrt(depth[kind]), charges[begin + a], 0});
+      atoms.push_back({kind, radius[kind], std::sqrt(depth[kind]), charges[begin + a]});
     }
     weight_offset.push_back(int64_t(lj_weight.size()));
     for (int i = 0; i < count; ++i) {

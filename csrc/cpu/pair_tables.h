@@ -13,9 +13,9 @@ namespace tmol_plugin {
 // Of an atom, read as a row of floats.
 struct AtomRow {
   int32_t type;
+  float radius;
   float root_depth;  // square root of the well depth
   float charge;
-  float unused;
 };
 
 // Atoms within a block are reordered: heavy ones first, else in their block type's order.
@@ -29,6 +29,7 @@ class PairTables {
   int n_atom_types;
   // By atom type; by first * n_atom_types + second.
   std::vector<LKType> lk_types;
+  std::vector<uint8_t> is_polar;  // sigma may be another than the sum of the radii
   std::vector<float> sigma;
   std::vector<LKPair> lk_pairs;
 

@@ -25,6 +25,11 @@ inline Floats select(Mask yes, Floats a, Floats b) {
   return b;
 }
 
+template <>
+inline bool any_of(Mask mask) {
+  return stdx::any_of(mask);
+}
+
 inline Floats load(const float* from) { return Floats(from, stdx::element_aligned); }
 inline Ints load(const int32_t* from) { return Ints(from, stdx::element_aligned); }
 inline void store(Floats values, float* to) { values.copy_to(to, stdx::element_aligned); }
@@ -112,8 +117,7 @@ class Packer {
   explicit Packer(Mask kept) {
 #ifdef __AVX2__
     // A set sign bit tells; each row of the table is the permutation for one set of lanes.
-    const __m256 signs = std::bit_cast<__m256>(select(kept, Floats(-1), Floats(0)));
-    const unsigned bits = unsigned(_mm256_movemask_ps(signs));
+    const unsigned bits = unsigned(_mm256_movemask_ps(std::bit_cast<__m256>(kept)));
     n_kept_ = std::popcount(bits);
     order_ =
         _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(&kOrders[bits])));

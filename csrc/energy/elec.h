@@ -1,7 +1,9 @@
 // fa_elec: Coulomb energy of two charges, with a dielectric that grows with distance.
 //
 // Angstrom, elementary charges; TMol's energy units. As TMol (score/elec/potentials/
-// potentials.hh): shifted to zero at `max_dis`, flat below `min_dis`, cubics about both.
+// potentials.hh): shifted to zero at `max_dis`, flat below `min_dis`, cubics about both. What
+// lies between the cubics is, for speed, a polynomial that is fitted when tables are made; of
+// two unit charges it is within 1e-5 of the formula.
 #pragma once
 
 #include "energy/scalar.h"
@@ -9,39 +11,42 @@
 
 namespace tmol_plugin {
 
-// Values and slopes at the ends of the three parts, of two unit charges.
 struct ElecGlobals {
-  float die_d, die_d0, die_s;  // dielectric far away, at no distance, and its steepness
+  static constexpr int kDegree = 11;
   float min_dis, max_dis;
-  float offset;  // what the energy at max_dis would be
+  float coefficients[kDegree + 1];  // highest power first, of distances scaled to -1 to 1
+  // Energies and slopes of two unit charges where the cubics end.
   float flat, low, low_slope, high, high_slope;
 };
 
-inline constexpr float kCoulomb = 322.0637f;  // angstrom * energy / charge^2
+// Half the width of the cubic about min_dis, and the width of that before max_dis.
+inline constexpr float kElecLowHalfWidth = 0.25f, kElecHighWidth = 1.0f;
 
-// Of two unit charges: multiply by both.
+// Of two unit charges: multiply by both. `dist` is at most max_dis.
 template <class S>
 TP_FN S elec_energy(S dist, const ElecGlobals& globals) {
-  const float low_start = globals.min_dis - 0.25f, low_end = globals.min_dis + 0.25f;
-  const float high_start = globals.max_dis - 1.0f;
+  const float low_end = globals.min_dis + kElecLowHalfWidth;
+  const float high_start = globals.max_dis - kElecHighWidth;
 
-  const S r = dist * S(globals.die_s);
-  const S dielectric = S(globals.die_d) - S(0.5f * (globals.die_d - globals.die_d0)) *
-                                              (S(2) + S(2) * r + r * r) * exponential(-r);
-  const S middle = S(kCoulomb) / (max(dist, S(low_start)) * dielectric) - S(globals.offset);
+  const float half_range = (high_start - low_end) / 2, middle = (high_start + low_end) / 2;
+  const S x = (dist - S(middle)) * S(1 / half_range);
+  S energy = S(globals.coefficients[0]);
+  for (int i = 1; i <= ElecGlobals::kDegree; ++i) energy = energy * x + S(globals.coefficients[i]);
 
-  const float low_width = low_end - low_start, low_rise = globals.low_slope * low_width;
+  const float rise = globals.high_slope * kElecHighWidth;
+  const S u = (dist - S(high_start)) * S(1 / kElecHighWidth);
+  const S high =
+      S(globals.high) +
+      u * (S(rise) + u * (S(-2 * rise - 3 * globals.high) + u * S(rise + 2 * globals.high)));
+  energy = select(dist < S(high_start), energy, high);
+
+  const auto is_low = dist < S(low_end);
+  if (!any_of(is_low)) return energy;
+  const float width = 2 * kElecLowHalfWidth, low_rise = globals.low_slope * width;
   const float drop = globals.low - globals.flat;
-  const S t = max(S(0), dist - S(low_start)) * S(1 / low_width);
+  const S t = max(S(0), (dist - S(low_end - width)) * S(1 / width));
   const S low = S(globals.flat) + t * t * (S(3 * drop - low_rise) + t * S(low_rise - 2 * drop));
-
-  const float high_rise = globals.high_slope;  // over one angstrom
-  const S u = dist - S(high_start);
-  const S high = S(globals.high) + u * (S(high_rise) + u * (S(-2 * high_rise - 3 * globals.high) +
-                                                            u * S(high_rise + 2 * globals.high)));
-
-  const S energy = select(dist < S(low_end), low, select(dist < S(high_start), middle, high));
-  return select(dist < S(globals.max_dis), energy, S(0));
+  return select(is_low, low, energy);
 }
 
 }  // namespace tmol_plugin

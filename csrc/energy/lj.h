@@ -18,30 +18,38 @@ struct LJGlobals {
   float dlin_factor;  // of sigma: where the line begins
 };
 
+// The cubic that ends in zero, with no slope, at `max_dis`: the weights of the energy where it
+// starts, and of the slope there times kFadeWidth. Before it starts, 1 and 0.
+template <class S>
+struct Fade {
+  S of_value, of_rise;
+};
+
+template <class S>
+TP_FN Fade<S> fade(S dist, float max_dis) {
+  const S t = max(S(0), (dist - S(max_dis - kFadeWidth)) * S(1 / kFadeWidth));
+  return {S(1) + t * t * (S(2) * t - S(3)), t * (S(1) + t * (t - S(2)))};
+}
+
 template <class S>
 struct LJEnergy {
   S attraction, repulsion;
 };
 
-// sigma: distance of the lowest energy, -epsilon.
+// sigma: distance of the lowest energy, -epsilon; at most max_dis - kFadeWidth, where TMol would
+// start the fade later. `dist` is at most max_dis, and `faded` is fade(dist, max_dis).
 template <class S>
-TP_FN LJEnergy<S> lj_energy(S dist, S sigma, S epsilon, const LJGlobals& globals) {
+TP_FN LJEnergy<S> lj_energy(S dist, S sigma, S epsilon, Fade<S> faded, const LJGlobals& globals) {
   // The 12-6 part is evaluated where it ends if `dist` lies beyond either end.
-  const S fade_start = min(max(sigma, S(globals.max_dis - kFadeWidth)), S(globals.max_dis - 0.1f));
-  const S at = min(max(dist, globals.dlin_factor * sigma), fade_start);
+  const S before_fade = min(dist, S(globals.max_dis - kFadeWidth));
+  const S at = max(before_fade, S(globals.dlin_factor) * sigma);
   const S inverse = S(1) / at;
   const S ratio = sigma * inverse, ratio_sq = ratio * ratio;
-  const S power_6 = ratio_sq * ratio_sq * ratio_sq, power_12 = power_6 * power_6;
-  const S value = epsilon * (power_12 - S(2) * power_6);
-  const S slope = S(12) * epsilon * (power_6 - power_12) * inverse;
-
-  const S line = value + slope * (dist - at);
-  const S width = S(globals.max_dis) - fade_start;
-  const S t = (dist - fade_start) / width, rise = slope * width;
-  const S fade = value + t * (rise + t * (S(-2) * rise - S(3) * value + t * (rise + S(2) * value)));
-  S energy = select(dist > fade_start, fade, line);
-  energy = select(dist > S(globals.max_dis), S(0), energy);
-
+  const S power_6 = ratio_sq * ratio_sq * ratio_sq;
+  const S value = epsilon * power_6 * (power_6 - S(2));
+  const S slope = S(12) * epsilon * (power_6 - power_6 * power_6) * inverse;
+  const S energy =
+      (value + slope * (before_fade - at)) * faded.of_value + S(kFadeWidth) * slope * faded.of_rise;
   const auto is_close = dist < sigma;
   return {select(is_close, -epsilon, energy), select(is_close, energy + epsilon, S(0))};
 }

@@ -36,16 +36,6 @@ TP_FN S lk_analytic(S dist, S radius, S coefficient, S inverse_lambda_sq) {
   return coefficient * inverse * inverse * exponential(-beyond * beyond * inverse_lambda_sq);
 }
 
-// Weights of value and rise in the cubic that ends in zero, for t from 0 to 1.
-template <class S>
-TP_FN S fade_of_value(S t) {
-  return S(1) + t * t * (S(2) * t - S(3));
-}
-template <class S>
-TP_FN S fade_of_rise(S t) {
-  return t * (S(1) + t * (t - S(2)));
-}
-
 // Below `analytic_start` of the pair.
 template <class S>
 TP_FN S lk_close(S dist, S plateau_end, S analytic_start, S plateau, S value, S slope) {

@@ -21,6 +21,12 @@ TP_FN S select(Mask yes, S a, S b) {
   return yes ? a : b;
 }
 
+// Whether any lane is set.
+template <class Mask>
+TP_FN bool any_of(Mask mask) {
+  return mask;
+}
+
 template <class S>
 TP_FN S exponential(S x) {
   return std::exp(x);
