@@ -108,7 +108,8 @@ FUNCTIONS = {
     "tp_pdb_free": (None, (ctypes.POINTER(Pdb),)),
     "tp_prepare": (ctypes.POINTER(Pose), (ctypes.c_void_p, ctypes.POINTER(Atoms))),
     "tp_pose_free": (None, (ctypes.POINTER(Pose),)),
-    "tp_scorer_create": (ctypes.c_void_p, _CREATE),
+    "tp_instruction_set": (ctypes.c_char_p, (ctypes.c_int32,)),
+    "tp_scorer_create": (ctypes.c_void_p, (*_CREATE[:2], ctypes.c_char_p, *_CREATE[2:])),
     "tp_scorer_free": (None, (ctypes.c_void_p,)),
     "tp_score_type_name": (ctypes.c_char_p, (ctypes.c_int32,)),
     "tp_score": (

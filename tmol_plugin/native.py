@@ -74,7 +74,7 @@ class _Compiled:
 
     _kind: str
 
-    def __init__(self, arrays: Mapping[str, np.ndarray]):
+    def __init__(self, arrays: Mapping[str, np.ndarray], *options):
         for name, array in arrays.items():
             _check(name, array)
         given = (abi.Array * len(arrays))(
@@ -83,7 +83,7 @@ class _Compiled:
         error = ctypes.create_string_buffer(1000)
         native = library()
         create, free = (getattr(native, f"tp_{self._kind}_{do}") for do in ("create", "free"))
-        handle = create(given, len(given), error, len(error))
+        handle = create(given, len(given), *options, error, len(error))
         if not handle:
             message = error.value.decode(errors="replace")
             raise RunError(f"compiled parameters: {message}; compile them again")
@@ -96,11 +96,27 @@ class Tables(_Compiled):
 
     _kind = "tables"
 
+    def __init__(self, arrays: Mapping[str, np.ndarray]):
+        super().__init__(arrays)
+
 
 class Scorer(_Compiled):
-    """The energy function, for scoring."""
+    """The energy function, for scoring on an instruction set; the best one if none is named.
+
+    Raises:
+        RunError: also if `instruction_set` is none of `instruction_sets()`.
+    """
 
     _kind = "scorer"
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], instruction_set: str | None = None):
+        known = instruction_sets()
+        self.instruction_set = instruction_set or known[0]
+        if self.instruction_set not in known:
+            raise RunError(
+                f"instruction set {instruction_set!r}: this machine has {', '.join(known)}"
+            )
+        super().__init__(arrays, self.instruction_set.encode())
 
 
 def _check(name: str, array: np.ndarray) -> None:
@@ -278,9 +294,18 @@ def _copied(address: int | None, dtype, *shape: int) -> np.ndarray:
 
 def score_types() -> list[str]:
     """Names of the score types that the library computes, in the order of its results."""
-    name, names = library().tp_score_type_name, []
-    while (found := name(len(names))) is not None:
-        names.append(found.decode())
+    return _names(library().tp_score_type_name)
+
+
+def instruction_sets() -> list[str]:
+    """What the library is built for and this processor runs, the best one first."""
+    return _names(library().tp_instruction_set)
+
+
+def _names(function) -> list[str]:
+    names = []
+    while (name := function(len(names))) is not None:
+        names.append(name.decode())
     return names
 
 

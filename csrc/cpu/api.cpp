@@ -146,10 +146,16 @@ tp_pose* tp_prepare(const tp_tables* tables, const tp_atoms* atoms) {
 
 void tp_pose_free(tp_pose* pose) { delete reinterpret_cast<PreparedPose*>(pose); }
 
-tp_scorer* tp_scorer_create(const tp_array* arrays, int32_t n_arrays, char* error,
-                            int64_t error_size) {
+const char* tp_instruction_set(int32_t index) {
+  const auto known = tmol_plugin::instruction_sets();
+  return index < 0 || size_t(index) >= known.size() ? nullptr : known[size_t(index)];
+}
+
+tp_scorer* tp_scorer_create(const tp_array* arrays, int32_t n_arrays, const char* instruction_set,
+                            char* error, int64_t error_size) {
   return guarded(error, error_size, [&] {
-    return new tp_scorer{tmol_plugin::Scorer(given_arrays(arrays, n_arrays))};
+    const char* const chosen = instruction_set ? instruction_set : tp_instruction_set(0);
+    return new tp_scorer{tmol_plugin::Scorer(given_arrays(arrays, n_arrays), chosen)};
   });
 }
 

@@ -86,8 +86,7 @@ void AtomPairs::score(const PoseWork& work, const BlockTypes& types, PairKernel 
   size_t n_candidates = scratch.heavy_.atoms.size() + scratch.hydrogens_.atoms.size();
   scratch.far_blocks_.clear();
   const auto near = work.near[block];
-  for (int i = work.neighbors.offsets[block]; i < work.neighbors.offsets[block + 1]; ++i) {
-    const int other = work.neighbors.blocks[i];
+  for (int other : work.neighbors[block]) {
     const auto is_other = [&](const NearBlock& one) { return one.block == other; };
     if (std::any_of(near.begin(), near.end(), is_other)) continue;
     scratch.far_blocks_.push_back(other);

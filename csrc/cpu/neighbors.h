@@ -1,18 +1,31 @@
 // Which blocks of a pose are close enough for their atoms to interact.
 #pragma once
 
+#include <span>
 #include <vector>
 
-#include "energy/pose_view.h"
+#include "energy/vec3.h"
 
 namespace tmol_plugin {
 
-struct Neighbors {
-  std::vector<int> offsets;  // [n_blocks + 1]
-  std::vector<int> blocks;   // of each block the later ones, ascending
+// The smallest box, along the axes, that holds a block's atoms.
+struct Box {
+  Vec3<float> low, high;
 };
 
-// Pairs of blocks whose atoms may lie within `reach` angstrom of each other: their spheres do.
-Neighbors find_neighbors(const PoseView& pose, float reach);
+class Neighbors {
+ public:
+  // Pairs of blocks whose boxes are less than `reach` angstrom apart. The cost grows linearly
+  // with the blocks of a folded chain.
+  Neighbors(std::span<const Box> boxes, float reach);
+
+  // The later neighbours of a block, ascending.
+  std::span<const int> operator[](int block) const {
+    return {blocks_.data() + offsets_[block], blocks_.data() + offsets_[block + 1]};
+  }
+
+ private:
+  std::vector<int> offsets_, blocks_;
+};
 
 }  // namespace tmol_plugin

@@ -57,6 +57,7 @@ enum { kPairLJAtr, kPairLJRep, kPairLK, kPairElec, kNPairTerms };
 using PairKernel = void (*)(const PairKernelInput&, const PairKernelScratch&,
                             double sums[kNPairTerms], double* by_block);
 
+// One for each instruction set that the library is built for.
 void score_pairs_baseline(const PairKernelInput&, const PairKernelScratch&, double*, double*);
 void score_pairs_avx2(const PairKernelInput&, const PairKernelScratch&, double*, double*);
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cpu/neighbors.h"
 #include "cpu/pair_tables.h"
 #include "energy/pose_view.h"
 
@@ -11,11 +12,6 @@ namespace tmol_plugin {
 
 // Room after the last item, so that vectors may be loaded from anywhere.
 inline constexpr int kPadding = 16;
-
-// The smallest box, along the axes, that holds a block's atoms.
-struct Box {
-  Vec3<float> low, high;
-};
 
 struct PoseAtoms {
   PoseAtoms(const PairTables& tables, const PoseView& pose);

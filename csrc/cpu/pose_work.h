@@ -12,6 +12,9 @@ namespace tmol_plugin {
 inline constexpr float kReach = 6.0f;
 
 struct PoseWork {
+  PoseWork(const PoseView& pose, const BlockTypes& types, const PairTables& pairs)
+      : pose(&pose), atoms(pairs, pose), neighbors(atoms.boxes, kReach), near(types, pose) {}
+
   const PoseView* pose;
   PoseAtoms atoms;
   Neighbors neighbors;  // within kReach

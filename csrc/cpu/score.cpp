@@ -2,7 +2,12 @@
 #include "cpu/score.h"
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
+#include <numeric>
 #include <stdexcept>
+#include <string>
+#include <thread>
 
 namespace tmol_plugin {
 namespace {
@@ -15,10 +20,75 @@ std::vector<float> reference_energies(const Arrays& arrays, const BlockTypes& ty
   return {values.begin(), values.end()};
 }
 
+PairKernel pair_kernel_of(std::string_view instruction_set) {
+  const auto known = instruction_sets();
+  if (std::find(known.begin(), known.end(), instruction_set) == known.end()) {
+    throw std::invalid_argument("instruction set '" + std::string(instruction_set) +
+                                "' is not one that the library and this processor have");
+  }
+  return instruction_set == "avx2" ? score_pairs_avx2 : score_pairs_baseline;
+}
+
+// Calls task(i) for 0 <= i < n on up to `n_threads` threads, each taking the next i; a thread
+// gets its task from make_task(). Throws what the first failing thread threw.
+template <class MakeTask>
+void share_out(int n, int n_threads, MakeTask make_task) {
+  n_threads = std::clamp(n_threads, 1, std::max(1, n));
+  std::atomic<int> next = 0;
+  std::vector<std::exception_ptr> thrown(n_threads);
+  const auto run = [&](int thread) {
+    try {
+      auto task = make_task();
+      for (int i; (i = next++) < n;) task(i);
+    } catch (...) {
+      thrown[thread] = std::current_exception();
+      next = n;
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (int thread = 1; thread < n_threads; ++thread) others.emplace_back(run, thread);
+    run(0);
+  }
+  for (const std::exception_ptr& one : thrown) {
+    if (one) std::rethrow_exception(one);
+  }
+}
+
 }  // namespace
 
-Scorer::Scorer(const Arrays& arrays)
-    : types_(arrays),
+std::span<const char* const> instruction_sets() {
+  static constexpr const char* kAll[] = {"avx2", "baseline"};
+#ifdef __x86_64__
+  static const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+  static constexpr bool has_avx2 = false;
+#endif
+  return std::span(kAll).subspan(has_avx2 ? 0 : 1);
+}
+
+// Where a pose's energies go: rows are score types.
+struct Scorer::Result {
+  double* energies;
+  int64_t n_poses;
+  double* block_energies;  // of the pose's first block; null if none are wanted
+  int64_t n_blocks;
+
+  // To be called for each block in order.
+  void add(int block, const BlockEnergies& of) const {
+    for (int type = 0; type < kNScoreTypes; ++type) {
+      energies[type * n_poses] += of.total(type);
+      if (block_energies) block_energies[type * n_blocks + block] += of.sums()[type];
+    }
+    for (const BlockEnergies::Half& half : of.halves()) {
+      block_energies[half.type * n_blocks + half.block] += half.energy;
+    }
+  }
+};
+
+Scorer::Scorer(const Arrays& arrays, std::string_view instruction_set)
+    : pair_kernel_(pair_kernel_of(instruction_set)),
+      types_(arrays),
       atom_pairs_(arrays, types_),
       hydrogen_bonds_(arrays, types_),
       lk_ball_(arrays, types_),
@@ -30,42 +100,73 @@ Scorer::Scorer(const Arrays& arrays)
 
 void Scorer::score(const tp_pose_stack& stack, int n_threads, double* energies,
                    double* block_energies) const {
-  const int64_t n_poses = stack.n_poses;
-  for (int64_t p = 0; p < n_poses; ++p) {
-    const int first = stack.pose_block_offsets[p];
-    const PoseView pose = {stack.pose_block_offsets[p + 1] - first,
+  const int n_poses = int(stack.n_poses);
+  const int64_t n_blocks = stack.pose_block_offsets[n_poses];
+  std::fill_n(energies, kNScoreTypes * int64_t(n_poses), 0);
+  if (block_energies) std::fill_n(block_energies, kNScoreTypes * n_blocks, 0);
+  const auto score_one = [&](int pose, int threads) {
+    const int first = stack.pose_block_offsets[pose];
+    const PoseView view = {stack.pose_block_offsets[pose + 1] - first,
                            stack.coords,
                            stack.block_types + first,
                            stack.block_atom_offsets + first,
                            stack.block_connection_offsets + first,
                            stack.connections};
-    score_pose(pose, n_threads, energies + p, n_poses,
-               block_energies ? block_energies + first : nullptr,
-               stack.pose_block_offsets[n_poses]);
+    score_pose(
+        view, threads,
+        {energies + pose, n_poses, block_energies ? block_energies + first : nullptr, n_blocks});
+  };
+  // The largest first. Threads share the blocks of those whose size would keep one thread busy
+  // when the others are done; of the others each takes the next.
+  const auto size = [&](int pose) -> int64_t {
+    return stack.pose_block_offsets[pose + 1] - stack.pose_block_offsets[pose];
+  };
+  std::vector<int> order(n_poses);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return size(a) > size(b); });
+  int n_shared = 0;
+  if (n_threads > 1) {
+    while (n_shared < n_poses && size(order[n_shared]) * 2 * n_threads > n_blocks) {
+      score_one(order[n_shared++], n_threads);
+    }
   }
+  share_out(n_poses - n_shared, n_threads,
+            [&] { return [&](int i) { score_one(order[n_shared + i], 1); }; });
 }
 
-void Scorer::score_pose(const PoseView& pose, int, double* energies, int64_t stride,
-                        double* block_energies, int64_t block_stride) const {
-  const PoseWork work = {&pose, PoseAtoms(atom_pairs_.tables(), pose), find_neighbors(pose, kReach),
-                         NearBlocks(types_, pose)};
-  AtomPairs::Scratch scratch;
-  std::array<double, kNScoreTypes> totals{};
-  BlockEnergies block(block_energies != nullptr);
-  for (int b = 0; b < pose.n_blocks; ++b) {
-    block.clear();
-    atom_pairs_.score(work, types_, score_pairs_avx2, b, scratch, block);
-    hydrogen_bonds_.score(work, b, block);
-    lk_ball_.score(work, b, block);
-    cart_.score(pose, b, block);
-    disulfides_.score(pose, b, block);
-    backbone_.score(pose, b, block);
-    dunbrack_.score(pose, b, block);
-    block.add(kRef, reference_[pose.block_types[b]]);
-    for (int t = 0; t < kNScoreTypes; ++t) totals[t] += block.sums()[t];
+void Scorer::score_block(const PoseWork& work, int block, AtomPairs::Scratch& scratch,
+                         BlockEnergies& energies) const {
+  const PoseView& pose = *work.pose;
+  atom_pairs_.score(work, types_, pair_kernel_, block, scratch, energies);
+  hydrogen_bonds_.score(work, block, energies);
+  lk_ball_.score(work, block, energies);
+  cart_.score(pose, block, energies);
+  disulfides_.score(pose, block, energies);
+  backbone_.score(pose, block, energies);
+  dunbrack_.score(pose, block, energies);
+  energies.add(kRef, reference_[pose.block_types[block]]);
+}
+
+void Scorer::score_pose(const PoseView& pose, int n_threads, Result result) const {
+  const PoseWork work(pose, types_, atom_pairs_.tables());
+  const bool by_block = result.block_energies != nullptr;
+  if (n_threads == 1) {
+    AtomPairs::Scratch scratch;
+    BlockEnergies energies(by_block);
+    for (int block = 0; block < pose.n_blocks; ++block) {
+      energies.clear();
+      score_block(work, block, scratch, energies);
+      result.add(block, energies);
+    }
+    return;
   }
-  for (int t = 0; t < kNScoreTypes; ++t) energies[t * stride] = totals[t];
-  (void)block_stride;
+  std::vector<BlockEnergies> energies(pose.n_blocks, BlockEnergies(by_block));
+  share_out(pose.n_blocks, n_threads, [&] {
+    return [&, scratch = AtomPairs::Scratch()](int block) mutable {
+      score_block(work, block, scratch, energies[block]);
+    };
+  });
+  for (int block = 0; block < pose.n_blocks; ++block) result.add(block, energies[block]);
 }
 
 }  // namespace tmol_plugin

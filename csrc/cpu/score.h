@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "cpu/atom_pairs.h"
 #include "cpu/backbone.h"
@@ -15,19 +17,26 @@
 
 namespace tmol_plugin {
 
+// What the library is built for and this processor runs, the best one first.
+std::span<const char* const> instruction_sets();
+
 class Scorer {
  public:
-  // Throws std::invalid_argument naming an array that is missing or does not fit.
-  explicit Scorer(const Arrays& arrays);
+  // Throws std::invalid_argument naming an array that is missing or does not fit, or an
+  // instruction set that is none of instruction_sets().
+  Scorer(const Arrays& arrays, std::string_view instruction_set);
 
   // See tp_score.
   void score(const tp_pose_stack& stack, int n_threads, double* energies,
              double* block_energies) const;
 
  private:
-  void score_pose(const PoseView& pose, int n_threads, double* energies, int64_t stride,
-                  double* block_energies, int64_t block_stride) const;
+  struct Result;
+  void score_block(const PoseWork& work, int block, AtomPairs::Scratch& scratch,
+                   BlockEnergies& energies) const;
+  void score_pose(const PoseView& pose, int n_threads, Result result) const;
 
+  PairKernel pair_kernel_;
   BlockTypes types_;
   AtomPairs atom_pairs_;
   HydrogenBonds hydrogen_bonds_;

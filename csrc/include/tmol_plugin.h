@@ -125,8 +125,14 @@ TP_EXPORT void tp_pose_free(tp_pose* pose);
 /* The energy function of compiled parameters. */
 typedef struct tp_scorer tp_scorer;
 
-/* A scorer that holds copies of what it needs from `arrays`; NULL on failure. */
-TP_EXPORT tp_scorer* tp_scorer_create(const tp_array* arrays, int32_t n_arrays, char* error,
+/* The name of an instruction set that the library is built for and this processor runs, the
+   best one first; NULL beyond the last. Each gives other last bits. */
+TP_EXPORT const char* tp_instruction_set(int32_t index);
+
+/* A scorer that holds copies of what it needs from `arrays`; NULL on failure. It runs on the
+   best instruction set if `instruction_set` is NULL. */
+TP_EXPORT tp_scorer* tp_scorer_create(const tp_array* arrays, int32_t n_arrays,
+                                      const char* instruction_set, char* error,
                                       int64_t error_size);
 
 /* NULL is ignored. */
