@@ -79,8 +79,8 @@ void AtomPairs::set_near(const PoseWork& work, const BlockTypes& types, int bloc
   }
 }
 
-void AtomPairs::score(const PoseWork& work, const BlockTypes& types, PairKernel kernel, int block,
-                      Scratch& scratch, BlockEnergies& energies) const {
+void AtomPairs::score(const PoseWork& work, const BlockTypes& types, const Kernels& kernels,
+                      int block, Scratch& scratch, BlockEnergies& energies) const {
   set_near(work, types, block, scratch);
   const PoseAtoms& atoms = work.atoms;
   size_t n_candidates = scratch.heavy_.atoms.size() + scratch.hydrogens_.atoms.size();
@@ -129,13 +129,13 @@ void AtomPairs::score(const PoseWork& work, const BlockTypes& types, PairKernel 
   constexpr ScoreType kTypes[kNPairTerms] = {kFaLJAtr, kFaLJRep, kFaLK, kFaElec};
   double sums[kNPairTerms] = {};
   if (!energies.by_block()) {
-    kernel(input, buffers, sums, nullptr);
+    kernels.score_pairs(input, buffers, sums, nullptr);
     for (int term = 0; term < kNPairTerms; ++term) energies.add(kTypes[term], sums[term]);
     return;
   }
   auto& by_block = scratch.by_block_;
   by_block.assign(size_t(kNPairTerms) * work.pose->n_blocks, 0);
-  kernel(input, buffers, sums, by_block.data());
+  kernels.score_pairs(input, buffers, sums, by_block.data());
   const auto add = [&](int other) {
     for (int term = 0; term < kNPairTerms; ++term) {
       energies.add_pair(kTypes[term], other, by_block[kNPairTerms * other + term]);

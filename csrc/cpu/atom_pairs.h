@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cpu/block_energies.h"
-#include "cpu/pair_kernel.h"
+#include "cpu/kernels.h"
 #include "cpu/pose_work.h"
 
 namespace tmol_plugin {
@@ -34,7 +34,7 @@ class AtomPairs {
     std::vector<double> by_block_;
   };
 
-  void score(const PoseWork& work, const BlockTypes& types, PairKernel kernel, int block,
+  void score(const PoseWork& work, const BlockTypes& types, const Kernels& kernels, int block,
              Scratch& scratch, BlockEnergies& energies) const;
 
  private:

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+
+#include "cpu/kernels.h"
 
 namespace tmol_plugin {
 namespace {
@@ -12,16 +13,6 @@ using Triple = std::array<float, 3>;
 
 Triple center(const Box& box) {
   return {(box.low.x + box.high.x) / 2, (box.low.y + box.high.y) / 2, (box.low.z + box.high.z) / 2};
-}
-
-float gap_sq(const Box& a, const Box& b) {
-  const auto gap = [](float a_low, float a_high, float b_low, float b_high) {
-    return std::max(0.0f, std::max(a_low - b_high, b_low - a_high));
-  };
-  const float x = gap(a.low.x, a.high.x, b.low.x, b.high.x);
-  const float y = gap(a.low.y, a.high.y, b.low.y, b.high.y);
-  const float z = gap(a.low.z, a.high.z, b.low.z, b.high.z);
-  return x * x + y * y + z * z;
 }
 
 // Cells at least as wide as two neighbours' centres may be apart: neighbours are in one cell, or
@@ -58,20 +49,31 @@ class Grid {
     }
     for (size_t i = 1; i < offsets_.size(); ++i) offsets_[i] += offsets_[i - 1];
     std::vector<int> next(offsets_.begin(), offsets_.end() - 1);
-    members_.resize(boxes.size());
-    for (size_t b = 0; b < boxes.size(); ++b) members_[next[cells[b]]++] = int(b);
+    members_.resize(boxes.size() + kPadding);
+    for (auto& values : bounds_) values.resize(boxes.size() + kPadding);
+    for (size_t b = 0; b < boxes.size(); ++b) {
+      const int at = next[cells[b]]++;
+      const Box& box = boxes[b];
+      members_[at] = int(b);
+      const float bounds[] = {box.low.x, box.low.y, box.low.z, box.high.x, box.high.y, box.high.z};
+      for (int i = 0; i < 6; ++i) bounds_[i][at] = bounds[i];
+    }
   }
 
-  // Calls `visit` with each block in the cell of `box` and the cells about it.
+  // All blocks, cell after cell.
+  BoxArrays boxes() const {
+    return {bounds_[0].data(), bounds_[1].data(), bounds_[2].data(), bounds_[3].data(),
+            bounds_[4].data(), bounds_[5].data(), members_.data()};
+  }
+
+  // Calls `visit` with ranges of boxes(): those in the cell of `box` and the cells about it.
   template <class Visit>
   void visit_near(const Box& box, Visit visit) const {
     const std::array<int, 3> at = place(box);
+    const int first = std::max(0, at[2] - 1), last = std::min(n_[2] - 1, at[2] + 1);
     for (int x = std::max(0, at[0] - 1); x <= std::min(n_[0] - 1, at[0] + 1); ++x) {
       for (int y = std::max(0, at[1] - 1); y <= std::min(n_[1] - 1, at[1] + 1); ++y) {
-        for (int z = std::max(0, at[2] - 1); z <= std::min(n_[2] - 1, at[2] + 1); ++z) {
-          const int here = cell({x, y, z});
-          for (int i = offsets_[here]; i < offsets_[here + 1]; ++i) visit(members_[i]);
-        }
+        visit(offsets_[cell({x, y, first})], offsets_[cell({x, y, last}) + 1]);
       }
     }
   }
@@ -90,22 +92,28 @@ class Grid {
   Triple low_;
   float width_ = 0;
   std::array<int, 3> n_;
-  std::vector<int> offsets_, members_;
+  std::vector<int> offsets_;
+  std::vector<int32_t> members_;
+  std::array<std::vector<float>, 6> bounds_;
 };
 
 }  // namespace
 
-Neighbors::Neighbors(std::span<const Box> boxes, float reach) : offsets_{0} {
+Neighbors::Neighbors(std::span<const Box> boxes, float reach, const Kernels& kernels)
+    : offsets_{0} {
   if (boxes.empty()) return;
   // A thousandth of an angstrom more than what rounding can take away near a protein.
-  const float reach_sq = (reach + 1e-3f) * (reach + 1e-3f);
-  const Grid grid(boxes, reach + 1e-3f);
+  reach += 1e-3f;
+  const Grid grid(boxes, reach);
+  std::vector<int32_t> found(boxes.size() + kPadding);
   for (size_t b = 0; b < boxes.size(); ++b) {
-    const size_t first = blocks_.size();
-    grid.visit_near(boxes[b], [&](int other) {
-      if (other > int(b) && gap_sq(boxes[b], boxes[other]) < reach_sq) blocks_.push_back(other);
+    int n_found = 0;
+    grid.visit_near(boxes[b], [&](int begin, int end) {
+      n_found += kernels.near_boxes(grid.boxes(), begin, end, boxes[b], reach * reach, int(b),
+                                    found.data() + n_found);
     });
-    std::sort(blocks_.begin() + first, blocks_.end());
+    std::sort(found.begin(), found.begin() + n_found);
+    blocks_.insert(blocks_.end(), found.begin(), found.begin() + n_found);
     offsets_.push_back(int(blocks_.size()));
   }
 }

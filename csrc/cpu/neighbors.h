@@ -13,11 +13,13 @@ struct Box {
   Vec3<float> low, high;
 };
 
+struct Kernels;
+
 class Neighbors {
  public:
   // Pairs of blocks whose boxes are less than `reach` angstrom apart. The cost grows linearly
   // with the blocks of a folded chain.
-  Neighbors(std::span<const Box> boxes, float reach);
+  Neighbors(std::span<const Box> boxes, float reach, const Kernels& kernels);
 
   // The later neighbours of a block, ascending.
   std::span<const int> operator[](int block) const {

@@ -4,14 +4,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "cpu/kernels.h"
 #include "cpu/neighbors.h"
 #include "cpu/pair_tables.h"
 #include "energy/pose_view.h"
 
 namespace tmol_plugin {
-
-// Room after the last item, so that vectors may be loaded from anywhere.
-inline constexpr int kPadding = 16;
 
 struct PoseAtoms {
   PoseAtoms(const PairTables& tables, const PoseView& pose);

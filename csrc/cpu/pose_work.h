@@ -12,8 +12,12 @@ namespace tmol_plugin {
 inline constexpr float kReach = 6.0f;
 
 struct PoseWork {
-  PoseWork(const PoseView& pose, const BlockTypes& types, const PairTables& pairs)
-      : pose(&pose), atoms(pairs, pose), neighbors(atoms.boxes, kReach), near(types, pose) {}
+  PoseWork(const PoseView& pose, const BlockTypes& types, const PairTables& pairs,
+           const Kernels& kernels)
+      : pose(&pose),
+        atoms(pairs, pose),
+        neighbors(atoms.boxes, kReach, kernels),
+        near(types, pose) {}
 
   const PoseView* pose;
   PoseAtoms atoms;

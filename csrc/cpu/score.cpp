@@ -20,13 +20,13 @@ std::vector<float> reference_energies(const Arrays& arrays, const BlockTypes& ty
   return {values.begin(), values.end()};
 }
 
-PairKernel pair_kernel_of(std::string_view instruction_set) {
+const Kernels& kernels_of(std::string_view instruction_set) {
   const auto known = instruction_sets();
   if (std::find(known.begin(), known.end(), instruction_set) == known.end()) {
     throw std::invalid_argument("instruction set '" + std::string(instruction_set) +
                                 "' is not one that the library and this processor have");
   }
-  return instruction_set == "avx2" ? score_pairs_avx2 : score_pairs_baseline;
+  return instruction_set == "avx2" ? kAvx2Kernels : kBaselineKernels;
 }
 
 // Calls task(i) for 0 <= i < n on up to `n_threads` threads, each taking the next i; a thread
@@ -87,7 +87,7 @@ struct Scorer::Result {
 };
 
 Scorer::Scorer(const Arrays& arrays, std::string_view instruction_set)
-    : pair_kernel_(pair_kernel_of(instruction_set)),
+    : kernels_(kernels_of(instruction_set)),
       types_(arrays),
       atom_pairs_(arrays, types_),
       hydrogen_bonds_(arrays, types_),
@@ -137,7 +137,7 @@ void Scorer::score(const tp_pose_stack& stack, int n_threads, double* energies,
 void Scorer::score_block(const PoseWork& work, int block, AtomPairs::Scratch& scratch,
                          BlockEnergies& energies) const {
   const PoseView& pose = *work.pose;
-  atom_pairs_.score(work, types_, pair_kernel_, block, scratch, energies);
+  atom_pairs_.score(work, types_, kernels_, block, scratch, energies);
   hydrogen_bonds_.score(work, block, energies);
   lk_ball_.score(work, block, energies);
   cart_.score(pose, block, energies);
@@ -148,7 +148,7 @@ void Scorer::score_block(const PoseWork& work, int block, AtomPairs::Scratch& sc
 }
 
 void Scorer::score_pose(const PoseView& pose, int n_threads, Result result) const {
-  const PoseWork work(pose, types_, atom_pairs_.tables());
+  const PoseWork work(pose, types_, atom_pairs_.tables(), kernels_);
   const bool by_block = result.block_energies != nullptr;
   if (n_threads == 1) {
     AtomPairs::Scratch scratch;

@@ -36,7 +36,7 @@ class Scorer {
                    BlockEnergies& energies) const;
   void score_pose(const PoseView& pose, int n_threads, Result result) const;
 
-  PairKernel pair_kernel_;
+  const Kernels& kernels_;
   BlockTypes types_;
   AtomPairs atom_pairs_;
   HydrogenBonds hydrogen_bonds_;

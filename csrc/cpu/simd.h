@@ -20,15 +20,39 @@ using Mask = Floats::mask_type;
 inline constexpr int kLanes = int(Floats::size());
 
 template <>
-inline Floats select(Mask yes, Floats a, Floats b) {
+TP_FN Floats select(Mask yes, Floats a, Floats b) {
   stdx::where(yes, b) = a;
   return b;
 }
 
 template <>
-inline bool any_of(Mask mask) {
+TP_FN bool any_of(Mask mask) {
   return stdx::any_of(mask);
 }
+
+// e^x to 2 units in the last place, 0 where that is below 1e-38, for x up to 88: the
+// reduction and polynomial of Cephes' expf.
+template <>
+TP_FN Floats exponential(Floats x) {
+  const auto is_zero = x < Floats(-87.33f);
+  x = max(x, Floats(-87.33f));
+  const Ints n =
+      stdx::static_simd_cast<Ints>(x * 1.44269504f + select(x < 0, Floats(-0.5f), Floats(0.5f)));
+  const Floats k = stdx::static_simd_cast<Floats>(n);
+  const Floats r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
+  Floats p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  return select(is_zero, Floats(0), p * std::bit_cast<Floats>((n + 127) << 23));
+}
+
+// What follows has the same names whatever the width of vectors: without internal linkage the
+// linker would keep one for all instruction sets.
+namespace {
 
 inline Floats load(const float* from) { return Floats(from, stdx::element_aligned); }
 inline Ints load(const int32_t* from) { return Ints(from, stdx::element_aligned); }
@@ -91,26 +115,6 @@ inline Mask first_lanes(int n) {
   return Floats([](auto lane) { return float(lane); }) < Floats(float(n));
 }
 
-// e^x to 2 units in the last place, 0 where that is below 1e-38, for x up to 88: the
-// reduction and polynomial of Cephes' expf.
-template <>
-inline Floats exponential(Floats x) {
-  const auto is_zero = x < Floats(-87.33f);
-  x = max(x, Floats(-87.33f));
-  const Ints n =
-      stdx::static_simd_cast<Ints>(x * 1.44269504f + select(x < 0, Floats(-0.5f), Floats(0.5f)));
-  const Floats k = stdx::static_simd_cast<Floats>(n);
-  const Floats r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
-  Floats p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
-  return select(is_zero, Floats(0), p * std::bit_cast<Floats>((n + 127) << 23));
-}
-
 // Moves the lanes that are set to the front, in their order.
 class Packer {
  public:
@@ -169,5 +173,7 @@ class Packer {
   Mask kept_;
 #endif
 };
+
+}  // namespace
 
 }  // namespace tmol_plugin

@@ -1,4 +1,4 @@
-// The pair terms of one block, compiled once for each instruction set.
+// What is compiled once for each instruction set: the terms of atom pairs, and finding pairs.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,9 @@
 #include "energy/lk.h"
 
 namespace tmol_plugin {
+
+// Room after the last item of an array, so that vectors may be loaded from any.
+inline constexpr int kPadding = 16;
 
 struct AtomRow;
 struct Box;
@@ -52,13 +55,25 @@ struct PairKernelScratch {
 
 enum { kPairLJAtr, kPairLJRep, kPairLK, kPairElec, kNPairTerms };
 
-// Adds the energies of all pairs to `sums`; where `by_block` is not null, those with atoms of
-// block b to by_block[kNPairTerms * b] and on.
-using PairKernel = void (*)(const PairKernelInput&, const PairKernelScratch&,
-                            double sums[kNPairTerms], double* by_block);
+// Boxes as structure of arrays, padded, and the blocks that they are of.
+struct BoxArrays {
+  const float *low_x, *low_y, *low_z, *high_x, *high_y, *high_z;
+  const int32_t* blocks;
+};
 
-// One for each instruction set that the library is built for.
-void score_pairs_baseline(const PairKernelInput&, const PairKernelScratch&, double*, double*);
-void score_pairs_avx2(const PairKernelInput&, const PairKernelScratch&, double*, double*);
+struct Kernels {
+  // Adds the energies of all pairs to `sums`; where `by_block` is not null, those with atoms of
+  // block b to by_block[kNPairTerms * b] and on.
+  void (*score_pairs)(const PairKernelInput&, const PairKernelScratch&, double sums[kNPairTerms],
+                      double* by_block);
+
+  // Writes to `found` the blocks after `after`, of boxes `begin` to `end`, whose box is less
+  // than sqrt(reach_sq) from `box`; up to kPadding places more are overwritten. Returns how
+  // many there are.
+  int (*near_boxes)(const BoxArrays& boxes, int begin, int end, const Box& box, float reach_sq,
+                    int after, int32_t* found);
+};
+
+extern const Kernels kBaselineKernels, kAvx2Kernels;
 
 }  // namespace tmol_plugin

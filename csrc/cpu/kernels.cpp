@@ -1,7 +1,7 @@
 // Lennard-Jones, solvation and electrostatics of a block's atom pairs, fused, several at a time.
 //
-// Compiled for each instruction set; TP_ISA names it. All but the entry has internal linkage.
-#include "cpu/pair_kernel.h"
+// Compiled for each instruction set. All but the table of entries has internal linkage.
+#include "cpu/kernels.h"
 
 #include "cpu/pose_atoms.h"
 #include "cpu/simd.h"
@@ -14,7 +14,12 @@ using Candidates = PairKernelScratch::Candidates;
 constexpr float kReachSq = 36;   // the longest cutoff, squared
 constexpr float kNowhere = 1e6;  // a coordinate beyond all others
 
-Floats square(Floats a) { return a * a; }
+TP_FN Floats square(Floats a) { return a * a; }
+
+// From what reaches from low to high to what reaches from own_low to own_high.
+TP_FN Floats gap(Floats low, Floats high, float own_low, float own_high) {
+  return max(Floats(0), max(low - own_high, own_low - high));
+}
 
 // Puts near atoms first.
 int take_near(const PairKernelInput& in, const PairKernelInput::NearAtoms& near,
@@ -35,9 +40,9 @@ int take_far(const PairKernelInput& in, const Box& box, int begin, int end, cons
   const Floats zero = 0;
   for (int i = begin; i < end; i += kLanes) {
     const Floats x = load(in.x + i), y = load(in.y + i), z = load(in.z + i);
-    const Floats gap_sq = square(max(zero, max(box.low.x - x, x - box.high.x))) +
-                          square(max(zero, max(box.low.y - y, y - box.high.y))) +
-                          square(max(zero, max(box.low.z - z, z - box.high.z)));
+    const Floats gap_sq = square(gap(x, x, box.low.x, box.high.x)) +
+                          square(gap(y, y, box.low.y, box.high.y)) +
+                          square(gap(z, z, box.low.z, box.high.z));
     const Ints atom = lane_numbers() + i;
     const Packer packer(gap_sq < select(first_lanes(end - i), Floats(kReachSq), zero));
     packer.pack(x, to.x + count);
@@ -170,10 +175,9 @@ void score_hits(const PairKernelInput& in, const PairKernelScratch& scratch, int
   }
 }
 
-}  // namespace
-
-void TP_ISA_NAME(const PairKernelInput& in, const PairKernelScratch& scratch,
-                 double sums[kNPairTerms], double* by_block) {
+// Inlined whole: a function left out would pass vectors through memory.
+[[gnu::flatten]] void score_pairs(const PairKernelInput& in, const PairKernelScratch& scratch,
+                                  double sums[kNPairTerms], double* by_block) {
   const Candidates &heavy = scratch.heavy, &hydrogens = scratch.hydrogens;
   int n_heavy = take_near(in, in.near_heavy, heavy);
   int n_hydrogens = take_near(in, in.near_hydrogens, hydrogens);
@@ -197,5 +201,27 @@ void TP_ISA_NAME(const PairKernelInput& in, const PairKernelScratch& scratch,
     for (int lane = 0; lane < kLanes; ++lane) sums[term] += found.of[term][lane];
   }
 }
+
+[[gnu::flatten]] int near_boxes(const BoxArrays& boxes, int begin, int end, const Box& box,
+                                float reach_sq, int after, int32_t* found) {
+  int count = 0;
+  for (int i = begin; i < end; i += kLanes) {
+    const Floats gap_sq =
+        square(gap(load(boxes.low_x + i), load(boxes.high_x + i), box.low.x, box.high.x)) +
+        square(gap(load(boxes.low_y + i), load(boxes.high_y + i), box.low.y, box.high.y)) +
+        square(gap(load(boxes.low_z + i), load(boxes.high_z + i), box.low.z, box.high.z));
+    const Ints block = load(boxes.blocks + i);
+    // Exact: a float counts blocks up to 16 million.
+    const Mask is_later = stdx::static_simd_cast<Floats>(block) > float(after);
+    const Packer packer(gap_sq < reach_sq && is_later && first_lanes(end - i));
+    packer.pack(block, found + count);
+    count += packer.n_kept();
+  }
+  return count;
+}
+
+}  // namespace
+
+extern const Kernels TP_KERNELS = {score_pairs, near_boxes};
 
 }  // namespace tmol_plugin
