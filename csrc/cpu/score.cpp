@@ -20,15 +20,6 @@ std::vector<float> reference_energies(const Arrays& arrays, const BlockTypes& ty
   return {values.begin(), values.end()};
 }
 
-const Kernels& kernels_of(std::string_view instruction_set) {
-  const auto known = instruction_sets();
-  if (std::find(known.begin(), known.end(), instruction_set) == known.end()) {
-    throw std::invalid_argument("instruction set '" + std::string(instruction_set) +
-                                "' is not one that the library and this processor have");
-  }
-  return instruction_set == "avx2" ? kAvx2Kernels : kBaselineKernels;
-}
-
 // Calls task(i) for 0 <= i < n on up to `n_threads` threads, each taking the next i; a thread
 // gets its task from make_task(). Throws what the first failing thread threw.
 template <class MakeTask>
@@ -65,6 +56,15 @@ std::span<const char* const> instruction_sets() {
   static constexpr bool has_avx2 = false;
 #endif
   return std::span(kAll).subspan(has_avx2 ? 0 : 1);
+}
+
+const Kernels& kernels_of(std::string_view instruction_set) {
+  const auto known = instruction_sets();
+  if (std::find(known.begin(), known.end(), instruction_set) == known.end()) {
+    throw std::invalid_argument("instruction set '" + std::string(instruction_set) +
+                                "' is not one that the library and this processor have");
+  }
+  return instruction_set == "avx2" ? kAvx2Kernels : kBaselineKernels;
 }
 
 // Where a pose's energies go: rows are score types.

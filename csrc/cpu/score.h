@@ -20,6 +20,9 @@ namespace tmol_plugin {
 // What the library is built for and this processor runs, the best one first.
 std::span<const char* const> instruction_sets();
 
+// Throws std::invalid_argument unless `instruction_set` is one of instruction_sets().
+const Kernels& kernels_of(std::string_view instruction_set);
+
 class Scorer {
  public:
   // Throws std::invalid_argument naming an array that is missing or does not fit, or an
