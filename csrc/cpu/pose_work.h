@@ -4,6 +4,7 @@
 #include "cpu/neighbors.h"
 #include "cpu/pose_atoms.h"
 #include "cpu/separations.h"
+#include "cpu/waters.h"
 #include "energy/pose_view.h"
 
 namespace tmol_plugin {
@@ -13,14 +14,16 @@ inline constexpr float kReach = 6.0f;
 
 struct PoseWork {
   PoseWork(const PoseView& pose, const BlockTypes& types, const PairTables& pairs,
-           const Kernels& kernels)
+           const WaterTables& water_tables, const Kernels& kernels)
       : pose(&pose),
         atoms(pairs, pose),
+        waters(water_tables, types, pose, atoms),
         neighbors(atoms.boxes, kReach, kernels),
         near(types, pose) {}
 
   const PoseView* pose;
   PoseAtoms atoms;
+  Waters waters;
   Neighbors neighbors;  // within kReach
   NearBlocks near;
 };
