@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "energy/vec3.h"
 
@@ -24,16 +25,18 @@ TP_FN S atan_within_1(S x) {
   return x * sum;
 }
 
-// The angle a-b-c in [0, pi]. TMol takes twice the arc tangent of `across / along`, so that a
-// straight angle is 0 where both of them are, and rounding's where they nearly are.
+// The angle a-b-c. As TMol, twice the angle of the vector (along, across), which tells small
+// angles from each other. Where atoms lie straight on a line, both are rounding's: TMol then has
+// 0, or 2 pi, and so have we.
 template <class S>
 TP_FN S bond_angle(Vec3<S> a, Vec3<S> b, Vec3<S> c) {
-  using std::max;
-  constexpr float half_pi = 1.57079633f;
+  using std::abs, std::copysign;
+  constexpr float pi = 3.14159265f, half_pi = 1.57079633f;
   const Vec3<S> u = a - b, v = c - b;
   const S across = norm(cross(u, v));
-  const S along = max(norm(u) * norm(v) + dot(u, v), S(0.0f));
-  return half_pi + 2.0f * atan_within_1<S>((across - along - kTiny) / (across + along + kTiny));
+  const S along = norm(u) * norm(v) + dot(u, v), side = abs(along);
+  const S from_diagonal = atan_within_1<S>((across - side - kTiny) / (across + side + kTiny));
+  return pi - copysign(half_pi - 2.0f * from_diagonal, along);
 }
 
 template <class S>
