@@ -14,7 +14,7 @@ namespace tmol_plugin {
 // Added above and below where a quotient may be 0 / 0, and lost beside any other number.
 inline constexpr float kTiny = 1e-30f;
 
-// The arc tangent of x in [-1, 1], to 4e-8: the odd polynomial with the least error.
+// The arc tangent of x in [-1, 1] to 8e-8, by the odd polynomial of the least error.
 template <class S>
 TP_FN S atan_within_1(S x) {
   constexpr float coefficients[] = {-0.00405456602f, 0.0218629534f, -0.0559123202f, 0.0964219683f,
