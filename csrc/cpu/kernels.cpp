@@ -66,20 +66,24 @@ int find_hits(const PairKernelInput& in, const PairKernelScratch& scratch, const
               int n_candidates, const PairKernelInput::NearAtoms& near, int a, int count) {
   const int self = in.begin[in.block] + a;
   const Floats x = in.x[self], y = in.y[self], z = in.z[self];
-  const auto dist_sq_to = [&](int i) {
-    return square(load(of.x + i) - x) + square(load(of.y + i) - y) + square(load(of.z + i) - z);
+  // Copies, which no store through a pointer can change.
+  const float *const of_x = of.x, *const of_y = of.y, *const of_z = of.z;
+  const int32_t* const of_atom = of.atom;
+  int32_t* const hit_atom = scratch.hit_atom;
+  float* const hit_dist_sq = scratch.hit_dist_sq;
+  const auto dist_sq_to = [=](int i) {
+    return square(load(of_x + i) - x) + square(load(of_y + i) - y) + square(load(of_z + i) - z);
   };
-  const auto put = [&](const Packer& packer, int i, Floats dist_sq) {
-    packer.pack(load(of.atom + i), scratch.hit_atom + count);
-    packer.pack(dist_sq, scratch.hit_dist_sq + count);
-  };
+  const int n_near = near.n_atoms;
+  const float* const lj_row = near.lj_weights + a * near.stride;
+  const float* const elec_row = near.elec_weights + a * near.stride;
   int i = 0;
-  for (; i < near.n_atoms; i += kLanes) {
-    const Floats lj = load(near.lj_weights + a * near.stride + i);
-    const Floats elec = load(near.elec_weights + a * near.stride + i);
+  for (; i < n_near; i += kLanes) {
+    const Floats lj = load(lj_row + i), elec = load(elec_row + i);
     const Floats dist_sq = dist_sq_to(i);
     const Packer packer(dist_sq < select(lj + elec > 0, Floats(kReachSq), Floats(0)));
-    put(packer, i, dist_sq);
+    packer.pack(load(of_atom + i), hit_atom + count);
+    packer.pack(dist_sq, hit_dist_sq + count);
     packer.pack(lj, scratch.hit_lj_weight + count);
     packer.pack(elec, scratch.hit_elec_weight + count);
     count += packer.n_kept();
@@ -88,7 +92,8 @@ int find_hits(const PairKernelInput& in, const PairKernelScratch& scratch, const
   for (; i < n_candidates; i += kLanes) {
     const Floats dist_sq = dist_sq_to(i);
     const Packer packer(dist_sq < kReachSq);
-    put(packer, i, dist_sq);
+    packer.pack(load(of_atom + i), hit_atom + count);
+    packer.pack(dist_sq, hit_dist_sq + count);
     count += packer.n_kept();
   }
   for (int hit = n_near_hits; hit < count; hit += kLanes) {
