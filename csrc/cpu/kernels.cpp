@@ -174,9 +174,11 @@ class LKBall {
     if (!own_.has_waters) return;
     const float* const row = in.waters + 4 * kMaxWaters * self;
     for (int w = 0; w < kMaxWaters; ++w) {
-      if (row[4 * w] != kNoWater)
+      if (row[4 * w] != kNoWater) {
         waters_[n_waters_++] = {row[4 * w], row[4 * w + 1], row[4 * w + 2]};
+      }
     }
+    for (int w = n_waters_; w < kMaxWaters; ++w) waters_[w] = {kNoWater, kNoWater, kNoWater};
   }
 
   // Lanes that are no pairs have no solvation.
@@ -198,7 +200,7 @@ class LKBall {
     const Floats full_contact = contact_dist_sq(radius);
     Floats excess[kMaxWaters], least = Floats(kNoWater);
     for (int w = 0; w < kMaxWaters; ++w) {
-      excess[w] = w < n_waters_ ? dist_sq_to(waters_[w], at) - full_contact : Floats(kNoWater);
+      excess[w] = dist_sq_to(waters_[w], at) - full_contact;
       least = min(least, excess[w]);
     }
     // Beyond, the sum of the exponentials of four waters is too small.
