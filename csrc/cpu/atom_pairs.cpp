@@ -120,7 +120,7 @@ void AtomPairs::score(const PoseWork& work, const BlockTypes& types, const Kerne
                                  atoms.z.data(),
                                  atoms.rows.data(),
                                  work.waters.rows(),
-                                 waters_.water_dist(),
+                                 waters_.dist(),
                                  atoms.block.data(),
                                  atoms.begin.data(),
                                  atoms.heavy_end.data(),

@@ -12,8 +12,9 @@ namespace tmol_plugin {
 
 class AtomPairs {
  public:
-  AtomPairs(const Arrays& arrays, const BlockTypes& types)
-      : tables_(arrays, types), waters_(arrays, types, tables_) {}
+  // `polar` is kept and read.
+  AtomPairs(const Arrays& arrays, const BlockTypes& types, const PolarAtoms& polar)
+      : tables_(arrays, types), waters_(arrays, polar) {}
 
   const PairTables& tables() const { return tables_; }
   const WaterTables& waters() const { return waters_; }

@@ -38,6 +38,7 @@ class PairTables {
   std::vector<int32_t> first_atom;  // by block type: its rows of what follows
   // By atom of all block types, in the new order.
   std::vector<int32_t> order;  // index within the block type
+  std::vector<int32_t> place;  // the inverse: of atoms in their block type's order
   std::vector<AtomRow> atoms;
   std::vector<int32_t> n_heavy;  // by block type
 

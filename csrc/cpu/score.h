@@ -40,6 +40,7 @@ class Scorer {
 
   const Kernels& kernels_;
   BlockTypes types_;
+  PolarAtoms polar_;
   AtomPairs atom_pairs_;
   HydrogenBonds hydrogen_bonds_;
   Cart cart_;

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "cpu/pair_tables.h"
+#include "cpu/polar_atoms.h"
 #include "energy/lk_ball.h"
 #include "energy/waters.h"
 
@@ -15,36 +17,27 @@ struct PoseAtoms;
 class WaterTables {
  public:
   // Throws std::invalid_argument naming an array that is missing or does not fit.
-  WaterTables(const Arrays& arrays, const BlockTypes& types, const PairTables& pairs);
+  WaterTables(const Arrays& arrays, const PolarAtoms& polar);
 
-  float water_dist() const { return water_dist_; }
+  const PolarAtoms& polar() const { return *polar_; }
+  float dist() const { return dist_; }
+  // Of an acceptor, by its hybridization.
+  std::span<const WaterPlace<float>> places(int hybridization) const {
+    return places_[hybridization];
+  }
 
  private:
-  friend class Waters;
-  struct Donor {
-    int heavy, hydrogen;  // atoms within the block type
-    int place, slot;      // of the heavy atom in PoseAtoms' order; which of its waters
-  };
-  struct Acceptor {
-    int atom;
-    AtomId base, second_base;
-    bool is_ring;  // waters are built from the middle of both bases
-    int place, slot, n_waters;
-    int hybridization;
-  };
-  float water_dist_;
-  std::vector<Donor> donors_;
-  std::vector<Acceptor> acceptors_;
-  std::vector<int> donor_offset_, acceptor_offset_;  // by block type
-  std::vector<WaterPlace<float>> places_[4];         // by hybridization
+  const PolarAtoms* polar_;
+  float dist_;
+  std::vector<WaterPlace<float>> places_[4];
 };
 
 // Rows by atom in PoseAtoms' order; those of atoms without slots for waters are not set.
 class Waters {
  public:
   // Sets `has_waters` of the atoms' rows.
-  Waters(const WaterTables& tables, const BlockTypes& types, const PoseView& pose,
-         PoseAtoms& atoms);
+  Waters(const WaterTables& tables, const PairTables& pairs, const BlockTypes& types,
+         const PoseView& pose, PoseAtoms& atoms);
 
   // [n_atoms, kMaxWaters, 4]; the fourth is not used.
   const float* rows() const { return rows_.get(); }
