@@ -1,6 +1,14 @@
 """Which device a scoring process uses."""
 
+from typing import NamedTuple
+
 from tmol_plugin.errors import RunError
+
+
+class Host(NamedTuple):
+    """The CPU, for who needs no torch; has what is asked of a torch device."""
+
+    type: str = "cpu"
 
 
 def resolve(wanted: str):
@@ -39,9 +47,11 @@ def _why_no_cuda() -> str | None:
 
 def describe(device) -> str:
     """A device's name for the timing table: cpu, or the GPU's name."""
+    if device.type != "cuda":
+        return "cpu"
     import torch
 
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    return torch.cuda.get_device_name(device)
 
 
 def is_fault(error: BaseException) -> bool:

@@ -54,10 +54,25 @@ def attempts(retries):
 
 
 def planned_chunks(wildcards):
-    """done.json of every chunk of the plan."""
+    """What merge needs of every chunk of the plan."""
     with open(checkpoints.plan.get().output.chunks, encoding="utf-8") as file:
         ids = [line.split("\t")[0] for line in file][1:]
-    return [f"{RESULTS}/chunks/{chunk}/done.json" for chunk in ids]
+    names = ["done.json", *if_per_residue("per_residue.parquet")]
+    return [f"{RESULTS}/chunks/{chunk}/{name}" for chunk in ids for name in names]
+
+
+def if_per_residue(path):
+    """A file of a rule that is there if the config asks for energies of residues."""
+    return [path] if CONFIG["outputs"]["per_residue"] else []
+
+
+def gpus(members):
+    """How many GPUs a chunk takes: none where it is scored natively, which is on the CPU."""
+    if CONFIG["device"] != "auto":
+        return int(CONFIG["device"] == "cuda")
+    with open(members, encoding="utf-8") as file:
+        header, first = (next(file).rstrip("\n").split("\t") for _ in range(2))
+    return int(first[header.index("engine_reason")] != "")
 
 
 CONFIG = checked_config()
