@@ -29,6 +29,15 @@ def context():
     return build_context_from_atom_array(AtomArray(0), torch.device("cpu"), database)
 
 
+@pytest.fixture(scope="session")
+def score_function(context):
+    """TMol's beta2016 on the CPU."""
+    import torch
+    from tmol import beta2016_score_function
+
+    return beta2016_score_function(torch.device("cpu"), context.parameter_database)
+
+
 # What a run under sanitizers sets: TMol is not of their kind, and only compiles here.
 _OF_SANITIZERS = ("LD_PRELOAD", "ASAN_OPTIONS", "UBSAN_OPTIONS", "PYTHONMALLOC")
 _OF_SANITIZERS += ("TMOL_PLUGIN_LIBRARY",)

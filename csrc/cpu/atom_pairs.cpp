@@ -2,6 +2,7 @@
 #include "cpu/atom_pairs.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tmol_plugin {
 
@@ -93,23 +94,33 @@ void AtomPairs::score(const PoseWork& work, const BlockTypes& types, const Kerne
     n_candidates += size_t(atoms.begin[other + 1] - atoms.begin[other]);
   }
   const size_t room = n_candidates + kPadding;
-  if (scratch.integers_.size() < 3 * room) {
-    scratch.integers_.resize(6 * room);
-    scratch.floats_.resize(18 * room);
+  constexpr int kFloatArrays = 20, kIntegerArrays = 5;
+  if (scratch.integers_.size() < kIntegerArrays * room) {
+    scratch.integers_.resize(2 * kIntegerArrays * room);
+    scratch.floats_.resize(2 * kFloatArrays * room);
   }
-  float* const floats = scratch.floats_.data();
-  int32_t* const integers = scratch.integers_.data();
-  const PairKernelScratch buffers = {
-      {floats, floats + room, floats + 2 * room, integers},
-      {floats + 3 * room, floats + 4 * room, floats + 5 * room, integers + room},
-      integers + 2 * room,
-      floats + 6 * room,
-      floats + 7 * room,
-      floats + 8 * room};
+  float* floats = scratch.floats_.data();
+  int32_t* integers = scratch.integers_.data();
+  const auto next_floats = [&] { return std::exchange(floats, floats + room); };
+  const auto next_integers = [&] { return std::exchange(integers, integers + room); };
+  PairKernelScratch buffers;
+  for (auto* candidates : {&buffers.heavy, &buffers.hydrogens}) {
+    *candidates = {next_floats(), next_floats(), next_floats(), next_integers()};
+  }
+  buffers.hit_atom = next_integers();
+  for (float** array : {&buffers.hit_dist_sq, &buffers.hit_lj_weight, &buffers.hit_elec_weight}) {
+    *array = next_floats();
+  }
+  for (auto* pairs : {&buffers.own_waters, &buffers.other_waters}) {
+    pairs->atom = next_integers();
+    for (float*& field : pairs->fields) field = next_floats();
+  }
   const PairKernelInput input = {atoms.x.data(),
                                  atoms.y.data(),
                                  atoms.z.data(),
                                  atoms.rows.data(),
+                                 work.waters.rows(),
+                                 waters_.dist(),
                                  atoms.block.data(),
                                  atoms.begin.data(),
                                  atoms.heavy_end.data(),
@@ -126,7 +137,8 @@ void AtomPairs::score(const PoseWork& work, const BlockTypes& types, const Kerne
                                  int32_t(scratch.far_blocks_.size()),
                                  scratch.heavy_.view(),
                                  scratch.hydrogens_.view()};
-  constexpr ScoreType kTypes[kNPairTerms] = {kFaLJAtr, kFaLJRep, kFaLK, kFaElec};
+  constexpr ScoreType kTypes[kNPairTerms] = {kFaLJAtr,   kFaLJRep, kFaElec,   kFaLK,
+                                             kLKBallIso, kLKBall,  kLKBridge, kLKBridgeUncpl};
   double sums[kNPairTerms] = {};
   if (!energies.by_block()) {
     kernels.score_pairs(input, buffers, sums, nullptr);

@@ -1,4 +1,5 @@
-// Scores fa_ljatr, fa_ljrep, fa_lk and fa_elec of a block and its later neighbours.
+// Scores the pairs of atoms of a block and its later neighbours: Lennard-Jones, solvation with
+// and without waters, electrostatics.
 #pragma once
 
 #include <vector>
@@ -11,9 +12,12 @@ namespace tmol_plugin {
 
 class AtomPairs {
  public:
-  AtomPairs(const Arrays& arrays, const BlockTypes& types) : tables_(arrays, types) {}
+  // `polar` is kept and read.
+  AtomPairs(const Arrays& arrays, const BlockTypes& types, const PolarAtoms& polar)
+      : tables_(arrays, types), waters_(arrays, polar) {}
 
   const PairTables& tables() const { return tables_; }
+  const WaterTables& waters() const { return waters_; }
 
   // What a thread needs to score blocks of one pose.
   class Scratch {
@@ -40,6 +44,7 @@ class AtomPairs {
  private:
   void set_near(const PoseWork& work, const BlockTypes& types, int block, Scratch& scratch) const;
   PairTables tables_;
+  WaterTables waters_;
 };
 
 }  // namespace tmol_plugin

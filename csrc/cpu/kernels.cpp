@@ -5,11 +5,14 @@
 
 #include "cpu/pose_atoms.h"
 #include "cpu/simd.h"
+#include "energy/lk_ball.h"
 
 namespace tmol_plugin {
 namespace {
 
 using Candidates = PairKernelScratch::Candidates;
+using FloatRows4 = const float (*)[4];
+using FloatRows8 = const float (*)[8];
 
 constexpr float kReachSq = 36;   // the longest cutoff, squared
 constexpr float kNowhere = 1e6;  // a coordinate beyond all others
@@ -63,20 +66,24 @@ int find_hits(const PairKernelInput& in, const PairKernelScratch& scratch, const
               int n_candidates, const PairKernelInput::NearAtoms& near, int a, int count) {
   const int self = in.begin[in.block] + a;
   const Floats x = in.x[self], y = in.y[self], z = in.z[self];
-  const auto dist_sq_to = [&](int i) {
-    return square(load(of.x + i) - x) + square(load(of.y + i) - y) + square(load(of.z + i) - z);
+  // Copies, which no store through a pointer can change.
+  const float *const of_x = of.x, *const of_y = of.y, *const of_z = of.z;
+  const int32_t* const of_atom = of.atom;
+  int32_t* const hit_atom = scratch.hit_atom;
+  float* const hit_dist_sq = scratch.hit_dist_sq;
+  const auto dist_sq_to = [=](int i) {
+    return square(load(of_x + i) - x) + square(load(of_y + i) - y) + square(load(of_z + i) - z);
   };
-  const auto put = [&](const Packer& packer, int i, Floats dist_sq) {
-    packer.pack(load(of.atom + i), scratch.hit_atom + count);
-    packer.pack(dist_sq, scratch.hit_dist_sq + count);
-  };
+  const int n_near = near.n_atoms;
+  const float* const lj_row = near.lj_weights + a * near.stride;
+  const float* const elec_row = near.elec_weights + a * near.stride;
   int i = 0;
-  for (; i < near.n_atoms; i += kLanes) {
-    const Floats lj = load(near.lj_weights + a * near.stride + i);
-    const Floats elec = load(near.elec_weights + a * near.stride + i);
+  for (; i < n_near; i += kLanes) {
+    const Floats lj = load(lj_row + i), elec = load(elec_row + i);
     const Floats dist_sq = dist_sq_to(i);
     const Packer packer(dist_sq < select(lj + elec > 0, Floats(kReachSq), Floats(0)));
-    put(packer, i, dist_sq);
+    packer.pack(load(of_atom + i), hit_atom + count);
+    packer.pack(dist_sq, hit_dist_sq + count);
     packer.pack(lj, scratch.hit_lj_weight + count);
     packer.pack(elec, scratch.hit_elec_weight + count);
     count += packer.n_kept();
@@ -85,7 +92,8 @@ int find_hits(const PairKernelInput& in, const PairKernelScratch& scratch, const
   for (; i < n_candidates; i += kLanes) {
     const Floats dist_sq = dist_sq_to(i);
     const Packer packer(dist_sq < kReachSq);
-    put(packer, i, dist_sq);
+    packer.pack(load(of_atom + i), hit_atom + count);
+    packer.pack(dist_sq, hit_dist_sq + count);
     count += packer.n_kept();
   }
   for (int hit = n_near_hits; hit < count; hit += kLanes) {
@@ -130,12 +138,157 @@ Solvation solvation(const PairKernelInput& in, int type, Floats dist, Fade<Float
   return {select(is_close, of_first, found.of_first), select(is_close, of_second, found.of_second)};
 }
 
-struct Sums {
-  Floats of[kNPairTerms] = {0, 0, 0, 0};
+// Sums of all pairs' energies, and those of each other block where they are wanted.
+class Sums {
+ public:
+  Sums(const PairKernelInput& in, double* by_block) : in_(in), by_block_(by_block) {}
+
+  TP_FN void add(int term, Floats energies, Ints atoms) {
+    of_[term] += energies;
+    if (!by_block_) return;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      by_block_[kNPairTerms * in_.block_of[atoms[lane]] + term] += energies[lane];
+    }
+  }
+
+  void finish(double sums[kNPairTerms]) const {
+    for (int term = 0; term < kNPairTerms; ++term) {
+      for (int lane = 0; lane < kLanes; ++lane) sums[term] += of_[term][lane];
+    }
+  }
+
+ private:
+  const PairKernelInput& in_;
+  double* by_block_;
+  Floats of_[kNPairTerms] = {0, 0, 0, 0, 0, 0, 0, 0};
 };
 
-void score_hits(const PairKernelInput& in, const PairKernelScratch& scratch, int a, int n_heavy,
-                int n_hits, Sums& sums, double* by_block) {
+using WaterPairs = PairKernelScratch::WaterPairs;
+
+// The pairs of one heavy atom of the block with others that lk_ball looks at, collected while
+// solvation is scored.
+class LKBall {
+ public:
+  LKBall(const PairKernelInput& in, const PairKernelScratch& scratch, int self)
+      : in_(in), scratch_(scratch), self_(self), own_(in.rows[self]) {
+    if (!own_.has_waters) return;
+    const float* const row = in.waters + 4 * kMaxWaters * self;
+    for (int w = 0; w < kMaxWaters; ++w) {
+      if (row[4 * w] != kNoWater) {
+        waters_[n_waters_++] = {row[4 * w], row[4 * w + 1], row[4 * w + 2]};
+      }
+    }
+    for (int w = n_waters_; w < kMaxWaters; ++w) waters_[w] = {kNoWater, kNoWater, kNoWater};
+  }
+
+  // Lanes that are no pairs have no solvation.
+  TP_FN void take(Ints atom, Vec3<Floats> at, Floats radius, Floats has_waters, Floats dist_sq,
+                  Mask is_pair, const Solvation& lk, Sums& sums) {
+    const Mask other_has = has_waters > 0 && is_pair;
+    if (stdx::any_of(other_has)) {
+      sums.add(kPairLKBallIso, select(other_has, lk.of_second, Floats(0)), atom);
+      const Packer packer(other_has);
+      const WaterPairs& to = scratch_.other_waters;
+      packer.pack(atom, to.atom + n_other_);
+      packer.pack(lk.of_second, to.fields[0] + n_other_);
+      packer.pack(lk.of_first, to.fields[1] + n_other_);
+      packer.pack(dist_sq, to.fields[2] + n_other_);
+      n_other_ += packer.n_kept();
+    }
+    if (n_waters_ == 0) return;
+    sums.add(kPairLKBallIso, select(is_pair, lk.of_first, Floats(0)), atom);
+    const Floats full_contact = contact_dist_sq(radius);
+    Floats excess[kMaxWaters], least = Floats(kNoWater);
+    for (int w = 0; w < kMaxWaters; ++w) {
+      excess[w] = dist_sq_to(waters_[w], at) - full_contact;
+      least = min(least, excess[w]);
+    }
+    // Beyond, the sum of the exponentials of four waters is too small.
+    const Packer packer(is_pair && least < kWaterRamp + 1.4f);
+    const WaterPairs& to = scratch_.own_waters;
+    packer.pack(atom, to.atom + n_own_);
+    packer.pack(lk.of_first, to.fields[0] + n_own_);
+    for (int w = 0; w < kMaxWaters; ++w) packer.pack(excess[w], to.fields[1 + w] + n_own_);
+    n_own_ += packer.n_kept();
+  }
+
+  TP_FN void score(Sums& sums) {
+    const WaterPairs& own = scratch_.own_waters;
+    for (int i = 0; i < n_own_; i += kLanes) {
+      Floats exponentials = 0;
+      for (int w = 0; w < kMaxWaters; ++w)
+        exponentials += exponential(-load(own.fields[1 + w] + i));
+      const Floats energies = load(own.fields[0] + i) * contact(exponentials, kWaterRamp);
+      sums.add(kPairLKBall, select(first_lanes(n_own_ - i), energies, Floats(0)),
+               atoms_at(own.atom, i, n_own_));
+    }
+    const WaterPairs& other = scratch_.other_waters;
+    const Vec3<Floats> self = {own_.x, own_.y, own_.z};
+    const Floats full_contact = contact_dist_sq(Floats(own_.radius));
+    int n_bridges = 0;
+    for (int i = 0; i < n_other_; i += kLanes) {
+      const Ints atom = atoms_at(other.atom, i, n_other_);
+      Floats exponentials = 0;
+      for (int w = 0; w < kMaxWaters; ++w) {
+        const auto water = water_of(atom, w);
+        exponentials += exponential(full_contact - dist_sq_between(water, self));
+      }
+      const Mask is_pair = first_lanes(n_other_ - i);
+      const Floats of_second = load(other.fields[0] + i);
+      sums.add(kPairLKBall,
+               select(is_pair, of_second * contact(exponentials, kWaterRamp), Floats(0)), atom);
+      if (n_waters_ == 0) continue;
+      const Floats angle = bridge_angle(load(other.fields[2] + i), in_.water_dist);
+      const Packer packer(angle > 0 && is_pair);
+      packer.pack(atom, own.atom + n_bridges);
+      packer.pack(of_second + load(other.fields[1] + i), own.fields[0] + n_bridges);
+      packer.pack(angle, own.fields[1] + n_bridges);
+      n_bridges += packer.n_kept();
+    }
+    for (int i = 0; i < n_bridges; i += kLanes) {
+      const Ints atom = atoms_at(own.atom, i, n_bridges);
+      Floats exponentials = 0;
+      for (int w = 0; w < kMaxWaters; ++w) {
+        const auto water = water_of(atom, w);
+        for (int v = 0; v < n_waters_; ++v) {
+          exponentials += exponential(kOverlapGap - dist_sq_to(waters_[v], water));
+        }
+      }
+      const Floats share =
+          select(first_lanes(n_bridges - i),
+                 contact(exponentials, kOverlapRamp) * load(own.fields[1] + i), Floats(0));
+      // Both directions have the same share, and half of it each.
+      sums.add(kPairLKBridgeUncpl, share, atom);
+      sums.add(kPairLKBridge, select(share > 0, share * load(own.fields[0] + i), Floats(0)), atom);
+    }
+  }
+
+ private:
+  static TP_FN Floats dist_sq_between(Vec3<Floats> a, Vec3<Floats> b) { return dot(a - b, a - b); }
+  static TP_FN Floats dist_sq_to(const Vec3<float>& a, Vec3<Floats> b) {
+    return square(b.x - a.x) + square(b.y - a.y) + square(b.z - a.z);
+  }
+  // Beyond the last, the atom itself.
+  TP_FN Ints atoms_at(const int32_t* atoms, int i, int n) const {
+    if (i + kLanes <= n) return load(atoms + i);
+    return Ints([&](auto lane) { return i + int(lane) < n ? atoms[i + int(lane)] : self_; });
+  }
+  TP_FN Vec3<Floats> water_of(Ints atom, int water) const {
+    const auto [x, y, z, _] =
+        gather_rows(reinterpret_cast<FloatRows4>(in_.waters) + water, atom * kMaxWaters).of;
+    return {x, y, z};
+  }
+
+  const PairKernelInput& in_;
+  const PairKernelScratch& scratch_;
+  int self_;
+  const AtomRow& own_;
+  int n_waters_ = 0, n_own_ = 0, n_other_ = 0;
+  Vec3<float> waters_[kMaxWaters];
+};
+
+TP_FN void score_hits(const PairKernelInput& in, const PairKernelScratch& scratch, int a,
+                      int n_heavy, int n_hits, Sums& sums) {
   const int self = in.begin[in.block] + a;
   const AtomRow& own = in.rows[self];
   // Beyond the last: weightless pairs with itself.
@@ -146,33 +299,32 @@ void score_hits(const PairKernelInput& in, const PairKernelScratch& scratch, int
   const bool is_heavy = self < in.heavy_end[in.block];
   const bool is_polar = in.is_polar[own.type];
   const float* sigmas = in.sigma + own.type * in.n_atom_types;
+  LKBall lk_ball(in, scratch, self);
   for (int i = 0; i < n_hits; i += kLanes) {
     const Ints atom = load(scratch.hit_atom + i);
-    const Floats dist = stdx::sqrt(load(scratch.hit_dist_sq + i));
+    const Floats dist_sq = load(scratch.hit_dist_sq + i), dist = stdx::sqrt(dist_sq);
     const Floats weight = load(scratch.hit_lj_weight + i);
-    const auto [types, radius, root_depth, charge] =
-        gather_rows(reinterpret_cast<const float (*)[4]>(in.rows), atom).of;
+    const auto [x, y, z, types, radius, root_depth, charge, has_waters] =
+        gather_rows(reinterpret_cast<FloatRows8>(in.rows), atom).of;
     const Ints other = std::bit_cast<Ints>(types);
     const Floats sigma = is_polar ? gather(sigmas, other) : own.radius + radius;
     const Fade<Floats> faded = fade(dist, in.lj.max_dis);
     const LJEnergy<Floats> lj = lj_energy(dist, sigma, own.root_depth * root_depth, faded, in.lj);
+    sums.add(kPairLJAtr, weight * lj.attraction, atom);
+    sums.add(kPairLJRep, weight * lj.repulsion, atom);
     const Floats elec_weight = load(scratch.hit_elec_weight + i) * (own.charge * charge);
-    Floats energies[kNPairTerms] = {
-        weight * lj.attraction, weight * lj.repulsion, 0,
-        select(dist < in.elec.max_dis, elec_weight * elec_energy(dist, in.elec), Floats(0))};
-    if (is_heavy && i < n_heavy) {
-      const Solvation lk = solvation(in, own.type, dist, faded, other);
-      energies[kPairLK] =
-          select(first_lanes(n_heavy - i), weight * (lk.of_first + lk.of_second), Floats(0));
-    }
-    for (int term = 0; term < kNPairTerms; ++term) sums.of[term] += energies[term];
-    if (by_block) {
-      for (int lane = 0; lane < kLanes; ++lane) {
-        double* const block = by_block + kNPairTerms * in.block_of[atom[lane]];
-        for (int term = 0; term < kNPairTerms; ++term) block[term] += energies[term][lane];
-      }
-    }
+    sums.add(kPairElec,
+             select(dist < in.elec.max_dis, elec_weight * elec_energy(dist, in.elec), Floats(0)),
+             atom);
+    if (!is_heavy || i >= n_heavy) continue;
+    Solvation lk = solvation(in, own.type, dist, faded, other);
+    const Mask is_pair = first_lanes(n_heavy - i) && weight > 0;
+    lk.of_first = select(is_pair, weight * lk.of_first, Floats(0));
+    lk.of_second = select(is_pair, weight * lk.of_second, Floats(0));
+    sums.add(kPairLK, lk.of_first + lk.of_second, atom);
+    lk_ball.take(atom, {x, y, z}, radius, has_waters, dist_sq, is_pair, lk, sums);
   }
+  if (is_heavy) lk_ball.score(sums);
 }
 
 // Inlined whole: a function left out would pass vectors through memory.
@@ -190,16 +342,14 @@ void score_hits(const PairKernelInput& in, const PairKernelScratch& scratch, int
   }
   end_candidates(heavy, n_heavy);
   end_candidates(hydrogens, n_hydrogens);
-  Sums found;
+  Sums found(in, by_block);
   for (int a = 0; a < in.begin[in.block + 1] - in.begin[in.block]; ++a) {
     const int n_heavy_hits = find_hits(in, scratch, heavy, n_heavy, in.near_heavy, a, 0);
     const int n_hits =
         find_hits(in, scratch, hydrogens, n_hydrogens, in.near_hydrogens, a, n_heavy_hits);
-    score_hits(in, scratch, a, n_heavy_hits, n_hits, found, by_block);
+    score_hits(in, scratch, a, n_heavy_hits, n_hits, found);
   }
-  for (int term = 0; term < kNPairTerms; ++term) {
-    for (int lane = 0; lane < kLanes; ++lane) sums[term] += found.of[term][lane];
-  }
+  found.finish(sums);
 }
 
 [[gnu::flatten]] int near_boxes(const BoxArrays& boxes, int begin, int end, const Box& box,

@@ -20,6 +20,8 @@ struct PairKernelInput {
   // The pose's atoms; see PoseAtoms.
   const float *x, *y, *z;
   const AtomRow* rows;
+  const float* waters;  // [n_atoms, kMaxWaters, 4]; see Waters
+  float water_dist;
   const int32_t *block_of, *begin, *heavy_end;
   const Box* boxes;
   // The tables; see PairTables.
@@ -51,9 +53,24 @@ struct PairKernelScratch {
   } heavy, hydrogens;
   int32_t* hit_atom;
   float *hit_dist_sq, *hit_lj_weight, *hit_elec_weight;
+  // Pairs for lk_ball: by what waters are looked at.
+  struct WaterPairs {
+    int32_t* atom;
+    float* fields[5];
+  } own_waters, other_waters;
 };
 
-enum { kPairLJAtr, kPairLJRep, kPairLK, kPairElec, kNPairTerms };
+enum {
+  kPairLJAtr,
+  kPairLJRep,
+  kPairElec,
+  kPairLK,
+  kPairLKBallIso,
+  kPairLKBall,
+  kPairLKBridge,
+  kPairLKBridgeUncpl,
+  kNPairTerms
+};
 
 // Boxes as structure of arrays, padded, and the blocks that they are of.
 struct BoxArrays {

@@ -168,10 +168,12 @@ PairTables::PairTables(const Arrays& arrays, const BlockTypes& types) {
     const auto middle = std::stable_partition(own.begin(), own.end(), is_heavy);
     first_atom.push_back(begin);
     n_heavy.push_back(int(middle - own.begin()));
+    place.resize(place.size() + count);
+    for (int i = 0; i < count; ++i) place[begin + own[i]] = i;
     for (int a : own) {
       order.push_back(a);
       const int kind = type_of[begin + a];
-      atoms.push_back({kind, radius[kind], std::sqrt(depth[kind]), charges[begin + a]});
+      atoms.push_back({0, 0, 0, kind, radius[kind], std::sqrt(depth[kind]), charges[begin + a], 0});
     }
     weight_offset.push_back(int64_t(lj_weight.size()));
     for (int i = 0; i < count; ++i) {

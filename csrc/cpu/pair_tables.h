@@ -10,12 +10,14 @@
 
 namespace tmol_plugin {
 
-// Of an atom, read as a row of floats.
+// What an atom is scored with, read as a row of floats.
 struct AtomRow {
+  float x, y, z;
   int32_t type;
   float radius;
   float root_depth;  // square root of the well depth
   float charge;
+  float has_waters;  // 1 or 0
 };
 
 // Atoms within a block are reordered: heavy ones first, else in their block type's order.
@@ -36,6 +38,7 @@ class PairTables {
   std::vector<int32_t> first_atom;  // by block type: its rows of what follows
   // By atom of all block types, in the new order.
   std::vector<int32_t> order;  // index within the block type
+  std::vector<int32_t> place;  // the inverse: of atoms in their block type's order
   std::vector<AtomRow> atoms;
   std::vector<int32_t> n_heavy;  // by block type
 

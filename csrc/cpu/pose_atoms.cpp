@@ -28,6 +28,9 @@ PoseAtoms::PoseAtoms(const PairTables& tables, const PoseView& pose) {
       y[at] = r.y;
       z[at] = r.z;
       rows[at] = tables.atoms[row + i];
+      rows[at].x = r.x;
+      rows[at].y = r.y;
+      rows[at].z = r.z;
       block[at] = b;
       box.low = {std::min(box.low.x, r.x), std::min(box.low.y, r.y), std::min(box.low.z, r.z)};
       box.high = {std::max(box.high.x, r.x), std::max(box.high.y, r.y), std::max(box.high.z, r.z)};

@@ -14,7 +14,7 @@ namespace tmol_plugin {
 struct PoseAtoms {
   PoseAtoms(const PairTables& tables, const PoseView& pose);
 
-  // By atom, padded.
+  // By atom, padded. Positions are in the rows too.
   std::vector<float> x, y, z;
   std::vector<AtomRow> rows;
   std::vector<int32_t> block;

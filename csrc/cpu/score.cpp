@@ -89,9 +89,9 @@ struct Scorer::Result {
 Scorer::Scorer(const Arrays& arrays, std::string_view instruction_set)
     : kernels_(kernels_of(instruction_set)),
       types_(arrays),
-      atom_pairs_(arrays, types_),
-      hydrogen_bonds_(arrays, types_),
-      lk_ball_(arrays, types_),
+      polar_(arrays, types_),
+      atom_pairs_(arrays, types_, polar_),
+      hydrogen_bonds_(arrays, polar_),
       cart_(arrays, types_),
       disulfides_(arrays, types_),
       backbone_(arrays, types_),
@@ -138,8 +138,7 @@ void Scorer::score_block(const PoseWork& work, int block, AtomPairs::Scratch& sc
                          BlockEnergies& energies) const {
   const PoseView& pose = *work.pose;
   atom_pairs_.score(work, types_, kernels_, block, scratch, energies);
-  hydrogen_bonds_.score(work, block, energies);
-  lk_ball_.score(work, block, energies);
+  hydrogen_bonds_.score(work, types_, block, energies);
   cart_.score(pose, block, energies);
   disulfides_.score(pose, block, energies);
   backbone_.score(pose, block, energies);
@@ -148,7 +147,8 @@ void Scorer::score_block(const PoseWork& work, int block, AtomPairs::Scratch& sc
 }
 
 void Scorer::score_pose(const PoseView& pose, int n_threads, Result result) const {
-  const PoseWork work(pose, types_, atom_pairs_.tables(), kernels_);
+  const PoseWork work(pose, types_, atom_pairs_.tables(), atom_pairs_.waters(), hydrogen_bonds_,
+                      kernels_);
   const bool by_block = result.block_energies != nullptr;
   if (n_threads == 1) {
     AtomPairs::Scratch scratch;

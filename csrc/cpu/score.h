@@ -12,7 +12,6 @@
 #include "cpu/disulfide.h"
 #include "cpu/dunbrack.h"
 #include "cpu/hbond.h"
-#include "cpu/lk_ball.h"
 #include "tmol_plugin.h"
 
 namespace tmol_plugin {
@@ -41,9 +40,9 @@ class Scorer {
 
   const Kernels& kernels_;
   BlockTypes types_;
+  PolarAtoms polar_;
   AtomPairs atom_pairs_;
   HydrogenBonds hydrogen_bonds_;
-  LKBall lk_ball_;
   Cart cart_;
   Disulfides disulfides_;
   BackboneTorsions backbone_;

@@ -50,6 +50,28 @@ TP_FN Floats exponential(Floats x) {
   return select(is_zero, Floats(0), p * std::bit_cast<Floats>((n + 127) << 23));
 }
 
+// The natural logarithm of normal positive numbers, to 2 units in the last place: the reduction
+// and polynomial of Cephes' logf.
+template <>
+TP_FN Floats logarithm(Floats x) {
+  // x is 2^e (1 + m), 1 + m from sqrt(1/2) to sqrt(2).
+  const Ints bits = std::bit_cast<Ints>(x) - 0x3f3504f3;
+  const Floats e = stdx::static_simd_cast<Floats>(bits >> 23);
+  const Floats m = std::bit_cast<Floats>((bits & 0x7fffff) + 0x3f3504f3) - 1.0f;
+  const Floats m_sq = m * m;
+  Floats p = 7.0376836292e-2f;
+  p = p * m - 1.1514610310e-1f;
+  p = p * m + 1.1676998740e-1f;
+  p = p * m - 1.2420140846e-1f;
+  p = p * m + 1.4249322787e-1f;
+  p = p * m - 1.6668057665e-1f;
+  p = p * m + 2.0000714765e-1f;
+  p = p * m - 2.4999993993e-1f;
+  p = p * m + 3.3333331174e-1f;
+  p = p * m * m_sq - 2.12194440e-4f * e - 0.5f * m_sq;
+  return m + p + 0.693359375f * e;
+}
+
 // What follows has the same names whatever the width of vectors: without internal linkage the
 // linker would keep one for all instruction sets.
 namespace {

@@ -32,4 +32,9 @@ TP_FN S exponential(S x) {
   return std::exp(x);
 }
 
+template <class S>
+TP_FN S logarithm(S x) {
+  return std::log(x);
+}
+
 }  // namespace tmol_plugin

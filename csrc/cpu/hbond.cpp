@@ -1,0 +1,131 @@
+// Lays out donors and acceptors of a pose, and scores those that are close.
+#include "cpu/hbond.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "cpu/pose_work.h"
+
+namespace tmol_plugin {
+namespace {
+
+// In the order of the parameters' metadata: see compiled_scoring.py.
+enum { kRangeSpan, kRise, kOuterWidth, kSoftmaxFade, kMaxDist = 5, kNGlobals };
+
+}  // namespace
+
+HydrogenBonds::HydrogenBonds(const Arrays& arrays, const PolarAtoms& polar) : polar_(&polar) {
+  const auto take = [&]<class T>(const std::string& name, size_t size, T) {
+    const std::span<const T> values = arrays.get<T>(name);
+    if (values.size() != size) {
+      throw std::invalid_argument("array '" + name + "' does not fit the others");
+    }
+    return values;
+  };
+  const auto globals = take("hbond.global", kNGlobals, 0.0);
+  globals_ = {float(globals[kRangeSpan]), float(globals[kRise]), float(globals[kOuterWidth]),
+              float(globals[kSoftmaxFade]), float(globals[kMaxDist]) * float(globals[kMaxDist])};
+  const int n_donors = polar.n_donor_types(), n_acceptors = polar.n_acceptor_types();
+  const auto donor_weight = take("hbond.donor_weight", n_donors, 0.0f);
+  const auto acceptor_weight = take("hbond.acceptor_weight", n_acceptors, 0.0f);
+  pairs_.resize(size_t(n_donors) * n_acceptors);
+  const auto read = [&](const std::string& name, HBondPolynomial HBondPair::* polynomial) {
+    const auto coefficients = take(name + "_coefficients", 11 * pairs_.size(), 0.0);
+    const auto range = take(name + "_range", 2 * pairs_.size(), 0.0);
+    const auto bound = take(name + "_bound", 2 * pairs_.size(), 0.0);
+    for (size_t p = 0; p < pairs_.size(); ++p) {
+      HBondPolynomial& to = pairs_[p].*polynomial;
+      std::copy_n(coefficients.begin() + 11 * p, 11, to.coefficients);
+      std::copy_n(range.begin() + 2 * p, 2, to.range);
+      std::copy_n(bound.begin() + 2 * p, 2, to.bound);
+    }
+  };
+  read("hbond.AHdist", &HBondPair::dist);
+  read("hbond.cosBAH", &HBondPair::cos_bah);
+  read("hbond.cosAHD", &HBondPair::ahd);
+  for (int d = 0; d < n_donors; ++d) {
+    for (int a = 0; a < n_acceptors; ++a) {
+      pairs_[d * n_acceptors + a].weight = donor_weight[d] * acceptor_weight[a];
+    }
+  }
+}
+
+HydrogenBonds::Work HydrogenBonds::prepare(const BlockTypes& types, const PoseView& pose) const {
+  Work work;
+  work.donor_offsets.push_back(0);
+  work.acceptor_offsets.push_back(0);
+  for (int block = 0; block < pose.n_blocks; ++block) {
+    const int type = pose.block_types[block], first = pose.atom_offsets[block];
+    int ordinal = 0;
+    for (const DonorHydrogen& donor : polar_->donors(type)) {
+      work.donors.push_back({pose.position(first + donor.hydrogen),
+                             pose.position(first + donor.heavy), donor.hydrogen, ordinal++,
+                             donor.type});
+    }
+    ordinal = -1;
+    for (const Acceptor& acceptor : polar_->acceptors(type)) {
+      ++ordinal;
+      if (acceptor.base < 0) continue;
+      const Vec3<float> base = pose.position(first + acceptor.base);
+      const int second = find_atom(types.view(), pose, block, acceptor.second_base);
+      // An sp3 acceptor does with one base.
+      if (second < 0 && acceptor.hybridization != kSp3) continue;
+      work.acceptors.push_back({{pose.position(first + acceptor.atom), base,
+                                 second < 0 ? base : pose.position(second), acceptor.hybridization},
+                                acceptor.atom,
+                                ordinal,
+                                acceptor.type});
+    }
+    work.donor_offsets.push_back(int(work.donors.size()));
+    work.acceptor_offsets.push_back(int(work.acceptors.size()));
+  }
+  return work;
+}
+
+void HydrogenBonds::score(const PoseWork& work, const BlockTypes& types, int block,
+                          BlockEnergies& energies) const {
+  const Work& bonds = work.bonds;
+  // The sum over donors of one block and acceptors of another, or the same; atoms less than
+  // kFarBonds apart do not bond.
+  const auto sum = [&](int donor_block, int acceptor_block, auto n_bonds) {
+    double total = 0;
+    for (int d = bonds.donor_offsets[donor_block]; d < bonds.donor_offsets[donor_block + 1]; ++d) {
+      const Work::Donor& donor = bonds.donors[d];
+      for (int a = bonds.acceptor_offsets[acceptor_block];
+           a < bonds.acceptor_offsets[acceptor_block + 1]; ++a) {
+        const Work::Acceptor& acceptor = bonds.acceptors[a];
+        const Vec3<float> bond = donor.hydrogen - acceptor.acceptor.at;
+        if (!(dot(bond, bond) < globals_.max_dist_sq)) continue;
+        if (n_bonds(donor, acceptor) < kFarBonds) continue;
+        total +=
+            hbond_energy(donor.heavy, donor.hydrogen, acceptor.acceptor,
+                         pairs_[donor.type * polar_->n_acceptor_types() + acceptor.type], globals_);
+      }
+    }
+    return total;
+  };
+  const int type = work.pose->block_types[block];
+  energies.add(kHBond, sum(block, block, [&](const auto& donor, const auto& acceptor) {
+                 return types.path(type, donor.atom, acceptor.atom);
+               }));
+  const auto near = work.near[block];
+  for (int other : work.neighbors[block]) {
+    const auto is_other = [&](const NearBlock& one) { return one.block == other; };
+    const auto found = std::find_if(near.begin(), near.end(), is_other);
+    // TMol counts bonds between the atoms whose indices are the ordinals of donor hydrogen and
+    // acceptor (hbond_pose_score.impl.hh, SCORE_INTER_HBOND_ATOM_PAIR), and so its energies do.
+    const auto n_bonds = [&](const auto& own, const auto& others) {
+      return found == near.end()
+                 ? kFarBonds
+                 : separation(types, *work.pose, block, own.ordinal, *found, others.ordinal);
+    };
+    const auto n_bonds_back = [&](const auto& others, const auto& own) {
+      return n_bonds(own, others);
+    };
+    const double total = sum(block, other, n_bonds) + sum(other, block, n_bonds_back);
+    if (total != 0) energies.add_pair(kHBond, other, total);
+  }
+}
+
+}  // namespace tmol_plugin
