@@ -54,12 +54,12 @@ def run(
         frames[name] = frames[name].sort_values(
             ["chunk", "batch", "split"] if name == "memory" else ["chunk"], kind="stable"
         )
-    for table in tables.CHUNK_TABLES:
-        _write(out, table, frames[table.name], extra)
-    # One of a run before is not of this one.
-    (out / per_residue.FILE).unlink(missing_ok=True)
     if wants_residues:
         per_residue.merge(folders, out / per_residue.FILE)
+    else:  # one of a run before is not of this one
+        (out / per_residue.FILE).unlink(missing_ok=True)
+    for table in tables.CHUNK_TABLES:
+        _write(out, table, frames[table.name], extra)
     counts = {"scored": len(frames["scores"]), "failed": len(frames["failures"])}
     described = plan | {
         "counts": counts,

@@ -59,6 +59,7 @@ def summary(results: str | Path) -> str:
         raise RunError(f"{results}: holds no finished run ({error})") from error
     lines = [f"{counts['scored']} structures scored, {counts['failed']} failed."]
     lines += [f"  {results / name}.tsv" for name in ("scores", "failures", "memory", "timing")]
+    lines += [f"  {path}" for path in results.glob("per_residue.parquet")]
     return "\n".join(lines)
 
 

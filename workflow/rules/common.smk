@@ -8,7 +8,7 @@ import yaml
 from snakemake.exceptions import WorkflowError
 
 from tmol_plugin import config as configuration
-from tmol_plugin import inputs, provenance, tables
+from tmol_plugin import device, inputs, provenance, tables
 from tmol_plugin.errors import RunError
 
 
@@ -64,15 +64,6 @@ def planned_chunks(wildcards):
 def if_per_residue(path):
     """A file of a rule that is there if the config asks for energies of residues."""
     return [path] if CONFIG["outputs"]["per_residue"] else []
-
-
-def gpus(members):
-    """How many GPUs a chunk takes: none where it is scored natively, which is on the CPU."""
-    if CONFIG["device"] != "auto":
-        return int(CONFIG["device"] == "cuda")
-    with open(members, encoding="utf-8") as file:
-        header, first = (next(file).rstrip("\n").split("\t") for _ in range(2))
-    return int(first[header.index("engine_reason")] != "")
 
 
 CONFIG = checked_config()
