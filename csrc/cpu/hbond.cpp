@@ -111,14 +111,15 @@ void HydrogenBonds::score(const PoseWork& work, const BlockTypes& types, int blo
                }));
   const auto near = work.near[block];
   for (int other : work.neighbors[block]) {
-    const auto is_other = [&](const NearBlock& one) { return one.block == other; };
-    const auto found = std::find_if(near.begin(), near.end(), is_other);
     // TMol counts bonds between the atoms whose indices are the ordinals of donor hydrogen and
     // acceptor (hbond_pose_score.impl.hh, SCORE_INTER_HBOND_ATOM_PAIR), and so its energies do.
     const auto n_bonds = [&](const auto& own, const auto& others) {
-      return found == near.end()
-                 ? kFarBonds
-                 : separation(types, *work.pose, block, own.ordinal, *found, others.ordinal);
+      for (const NearBlock& one : near) {
+        if (one.block == other) {
+          return separation(types, *work.pose, block, own.ordinal, one, others.ordinal);
+        }
+      }
+      return kFarBonds;
     };
     const auto n_bonds_back = [&](const auto& others, const auto& own) {
       return n_bonds(own, others);
