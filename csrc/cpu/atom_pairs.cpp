@@ -93,12 +93,12 @@ void AtomPairs::score(const PoseWork& work, const BlockTypes& types, const Kerne
     scratch.far_blocks_.push_back(other);
     n_candidates += size_t(atoms.begin[other + 1] - atoms.begin[other]);
   }
-  const size_t room = n_candidates + kPadding;
-  constexpr int kFloatArrays = 20, kIntegerArrays = 5;
-  if (scratch.integers_.size() < kIntegerArrays * room) {
-    scratch.integers_.resize(2 * kIntegerArrays * room);
-    scratch.floats_.resize(2 * kFloatArrays * room);
-  }
+  const int n_own = atoms.begin[block + 1] - atoms.begin[block];
+  const size_t room = n_candidates + kPadding, hit_room = size_t(n_own) * room;
+  const size_t n_floats = 16 * room + 3 * hit_room, n_integers = 4 * room + hit_room;
+  if (scratch.floats_.size() < n_floats) scratch.floats_.resize(2 * n_floats);
+  if (scratch.integers_.size() < n_integers) scratch.integers_.resize(2 * n_integers);
+  if (scratch.hits_of_atom_.size() < size_t(n_own)) scratch.hits_of_atom_.resize(n_own);
   float* floats = scratch.floats_.data();
   int32_t* integers = scratch.integers_.data();
   const auto next_floats = [&] { return std::exchange(floats, floats + room); };
@@ -107,9 +107,10 @@ void AtomPairs::score(const PoseWork& work, const BlockTypes& types, const Kerne
   for (auto* candidates : {&buffers.heavy, &buffers.hydrogens}) {
     *candidates = {next_floats(), next_floats(), next_floats(), next_integers()};
   }
-  buffers.hit_atom = next_integers();
+  buffers.hits_of_atom = scratch.hits_of_atom_.data();
+  buffers.hit_atom = std::exchange(integers, integers + hit_room);
   for (float** array : {&buffers.hit_dist_sq, &buffers.hit_lj_weight, &buffers.hit_elec_weight}) {
-    *array = next_floats();
+    *array = std::exchange(floats, floats + hit_room);
   }
   for (auto* pairs : {&buffers.own_waters, &buffers.other_waters}) {
     pairs->atom = next_integers();

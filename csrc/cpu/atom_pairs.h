@@ -35,6 +35,7 @@ class AtomPairs {
     std::vector<int> far_blocks_;
     std::vector<float> floats_;
     std::vector<int32_t> integers_;
+    std::vector<PairKernelScratch::AtomHits> hits_of_atom_;
     std::vector<double> by_block_;
   };
 

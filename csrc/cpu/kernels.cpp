@@ -139,15 +139,16 @@ Solvation solvation(const PairKernelInput& in, int type, Floats dist, Fade<Float
 }
 
 // Sums of all pairs' energies, and those of each other block where they are wanted.
+template <bool by_block>
 class Sums {
  public:
-  Sums(const PairKernelInput& in, double* by_block) : in_(in), by_block_(by_block) {}
+  Sums(const PairKernelInput& in, double* blocks) : in_(in), blocks_(blocks) {}
 
   TP_FN void add(int term, Floats energies, Ints atoms) {
     of_[term] += energies;
-    if (!by_block_) return;
+    if constexpr (!by_block) return;
     for (int lane = 0; lane < kLanes; ++lane) {
-      by_block_[kNPairTerms * in_.block_of[atoms[lane]] + term] += energies[lane];
+      blocks_[kNPairTerms * in_.block_of[atoms[lane]] + term] += energies[lane];
     }
   }
 
@@ -159,14 +160,16 @@ class Sums {
 
  private:
   const PairKernelInput& in_;
-  double* by_block_;
+  double* blocks_;
   Floats of_[kNPairTerms] = {0, 0, 0, 0, 0, 0, 0, 0};
 };
 
 using WaterPairs = PairKernelScratch::WaterPairs;
+using AtomHits = PairKernelScratch::AtomHits;
 
 // The pairs of one heavy atom of the block with others that lk_ball looks at, collected while
 // solvation is scored.
+template <class Sums>
 class LKBall {
  public:
   LKBall(const PairKernelInput& in, const PairKernelScratch& scratch, int self)
@@ -287,25 +290,22 @@ class LKBall {
   Vec3<float> waters_[kMaxWaters];
 };
 
+template <class Sums>
 TP_FN void score_hits(const PairKernelInput& in, const PairKernelScratch& scratch, int a,
-                      int n_heavy, int n_hits, Sums& sums) {
+                      Sums& sums) {
+  const AtomHits hits = scratch.hits_of_atom[a];
   const int self = in.begin[in.block] + a;
   const AtomRow& own = in.rows[self];
-  // Beyond the last: weightless pairs with itself.
-  store(Ints(self), scratch.hit_atom + n_hits);
-  store(Floats(25), scratch.hit_dist_sq + n_hits);
-  store(Floats(0), scratch.hit_lj_weight + n_hits);
-  store(Floats(0), scratch.hit_elec_weight + n_hits);
   const bool is_heavy = self < in.heavy_end[in.block];
   const bool is_polar = in.is_polar[own.type];
   const float* sigmas = in.sigma + own.type * in.n_atom_types;
-  LKBall lk_ball(in, scratch, self);
-  for (int i = 0; i < n_hits; i += kLanes) {
+  const auto rows = reinterpret_cast<FloatRows4>(in.rows);
+  LKBall<Sums> lk_ball(in, scratch, self);
+  for (int i = hits.begin; i < hits.end; i += kLanes) {
     const Ints atom = load(scratch.hit_atom + i);
     const Floats dist_sq = load(scratch.hit_dist_sq + i), dist = stdx::sqrt(dist_sq);
     const Floats weight = load(scratch.hit_lj_weight + i);
-    const auto [x, y, z, types, radius, root_depth, charge, has_waters] =
-        gather_rows(reinterpret_cast<FloatRows8>(in.rows), atom).of;
+    const auto [types, radius, root_depth, charge] = gather_rows(rows, atom * 2).of;
     const Ints other = std::bit_cast<Ints>(types);
     const Floats sigma = is_polar ? gather(sigmas, other) : own.radius + radius;
     const Fade<Floats> faded = fade(dist, in.lj.max_dis);
@@ -316,20 +316,22 @@ TP_FN void score_hits(const PairKernelInput& in, const PairKernelScratch& scratc
     sums.add(kPairElec,
              select(dist < in.elec.max_dis, elec_weight * elec_energy(dist, in.elec), Floats(0)),
              atom);
-    if (!is_heavy || i >= n_heavy) continue;
+    if (!is_heavy || i >= hits.heavy_end) continue;
     Solvation lk = solvation(in, own.type, dist, faded, other);
-    const Mask is_pair = first_lanes(n_heavy - i) && weight > 0;
+    const Mask is_pair = first_lanes(hits.heavy_end - i) && weight > 0;
     lk.of_first = select(is_pair, weight * lk.of_first, Floats(0));
     lk.of_second = select(is_pair, weight * lk.of_second, Floats(0));
     sums.add(kPairLK, lk.of_first + lk.of_second, atom);
+    const auto [x, y, z, has_waters] = gather_rows(rows, atom * 2 + 1).of;
     lk_ball.take(atom, {x, y, z}, radius, has_waters, dist_sq, is_pair, lk, sums);
   }
   if (is_heavy) lk_ball.score(sums);
 }
 
 // Inlined whole: a function left out would pass vectors through memory.
-[[gnu::flatten]] void score_pairs(const PairKernelInput& in, const PairKernelScratch& scratch,
-                                  double sums[kNPairTerms], double* by_block) {
+template <bool by_block>
+[[gnu::flatten]] void score_all(const PairKernelInput& in, const PairKernelScratch& scratch,
+                                double sums[kNPairTerms], double* blocks) {
   const Candidates &heavy = scratch.heavy, &hydrogens = scratch.hydrogens;
   int n_heavy = take_near(in, in.near_heavy, heavy);
   int n_hydrogens = take_near(in, in.near_hydrogens, hydrogens);
@@ -342,14 +344,34 @@ TP_FN void score_hits(const PairKernelInput& in, const PairKernelScratch& scratc
   }
   end_candidates(heavy, n_heavy);
   end_candidates(hydrogens, n_hydrogens);
-  Sums found(in, by_block);
-  for (int a = 0; a < in.begin[in.block + 1] - in.begin[in.block]; ++a) {
-    const int n_heavy_hits = find_hits(in, scratch, heavy, n_heavy, in.near_heavy, a, 0);
-    const int n_hits =
-        find_hits(in, scratch, hydrogens, n_hydrogens, in.near_hydrogens, a, n_heavy_hits);
-    score_hits(in, scratch, a, n_heavy_hits, n_hits, found);
+  Sums<by_block> found(in, blocks);
+  // All are found before any is scored: what was just stored cannot be loaded at once where a
+  // vector spans several stores.
+  const int n_atoms = in.begin[in.block + 1] - in.begin[in.block];
+  int n_hits = 0;
+  for (int a = 0; a < n_atoms; ++a) {
+    AtomHits& hits = scratch.hits_of_atom[a];
+    hits.begin = n_hits;
+    hits.heavy_end = find_hits(in, scratch, heavy, n_heavy, in.near_heavy, a, n_hits);
+    hits.end = find_hits(in, scratch, hydrogens, n_hydrogens, in.near_hydrogens, a, hits.heavy_end);
+    // Beyond the last: weightless pairs with itself.
+    store(Ints(in.begin[in.block] + a), scratch.hit_atom + hits.end);
+    store(Floats(25), scratch.hit_dist_sq + hits.end);
+    store(Floats(0), scratch.hit_lj_weight + hits.end);
+    store(Floats(0), scratch.hit_elec_weight + hits.end);
+    n_hits = hits.end + kLanes;
   }
+  for (int a = 0; a < n_atoms; ++a) score_hits(in, scratch, a, found);
   found.finish(sums);
+}
+
+void score_pairs(const PairKernelInput& in, const PairKernelScratch& scratch,
+                 double sums[kNPairTerms], double* by_block) {
+  if (by_block) {
+    score_all<true>(in, scratch, sums, by_block);
+  } else {
+    score_all<false>(in, scratch, sums, nullptr);
+  }
 }
 
 [[gnu::flatten]] int near_boxes(const BoxArrays& boxes, int begin, int end, const Box& box,

@@ -51,6 +51,12 @@ struct PairKernelScratch {
     float *x, *y, *z;
     int32_t* atom;
   } heavy, hydrogens;
+  // The pairs of each atom of the block: heavy atoms, then hydrogens. Room for as many atoms
+  // for each atom of the block.
+  struct AtomHits {
+    int32_t begin, heavy_end, end;
+  };
+  AtomHits* hits_of_atom;
   int32_t* hit_atom;
   float *hit_dist_sq, *hit_lj_weight, *hit_elec_weight;
   // Pairs for lk_ball: by what waters are looked at.

@@ -71,7 +71,7 @@ ElecGlobals elec_globals(std::span<const double> values) {
                          float(energy(high)),    float(slope(high))};
   const auto scaled = [=](double x) { return energy((high + low) / 2 + x * (high - low) / 2); };
   const auto fitted = fit_polynomial<ElecGlobals::kDegree>(scaled);
-  std::copy(fitted.rbegin(), fitted.rend(), globals.coefficients);
+  std::copy(fitted.begin(), fitted.end(), globals.coefficients);
   return globals;
 }
 
@@ -173,7 +173,7 @@ PairTables::PairTables(const Arrays& arrays, const BlockTypes& types) {
     for (int a : own) {
       order.push_back(a);
       const int kind = type_of[begin + a];
-      atoms.push_back({0, 0, 0, kind, radius[kind], std::sqrt(depth[kind]), charges[begin + a], 0});
+      atoms.push_back({kind, radius[kind], std::sqrt(depth[kind]), charges[begin + a], 0, 0, 0, 0});
     }
     weight_offset.push_back(int64_t(lj_weight.size()));
     for (int i = 0; i < count; ++i) {

@@ -10,13 +10,13 @@
 
 namespace tmol_plugin {
 
-// What an atom is scored with, read as a row of floats.
+// What an atom is scored with, read as two rows of four floats.
 struct AtomRow {
-  float x, y, z;
   int32_t type;
   float radius;
   float root_depth;  // square root of the well depth
   float charge;
+  float x, y, z;
   float has_waters;  // 1 or 0
 };
 

@@ -104,7 +104,7 @@ void Scorer::score(const tp_pose_stack& stack, int n_threads, double* energies,
   const int64_t n_blocks = stack.pose_block_offsets[n_poses];
   std::fill_n(energies, kNScoreTypes * int64_t(n_poses), 0);
   if (block_energies) std::fill_n(block_energies, kNScoreTypes * n_blocks, 0);
-  const auto score_one = [&](int pose, int threads) {
+  const auto score_one = [&](int pose, int threads, AtomPairs::Scratch& scratch) {
     const int first = stack.pose_block_offsets[pose];
     const PoseView view = {stack.pose_block_offsets[pose + 1] - first,
                            stack.coords,
@@ -113,7 +113,7 @@ void Scorer::score(const tp_pose_stack& stack, int n_threads, double* energies,
                            stack.block_connection_offsets + first,
                            stack.connections};
     score_pose(
-        view, threads,
+        view, threads, scratch,
         {energies + pose, n_poses, block_energies ? block_energies + first : nullptr, n_blocks});
   };
   // The largest first. Threads share the blocks of those whose size would keep one thread busy
@@ -124,14 +124,17 @@ void Scorer::score(const tp_pose_stack& stack, int n_threads, double* energies,
   std::vector<int> order(n_poses);
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return size(a) > size(b); });
+  AtomPairs::Scratch scratch;
   int n_shared = 0;
   if (n_threads > 1) {
     while (n_shared < n_poses && size(order[n_shared]) * 2 * n_threads > n_blocks) {
-      score_one(order[n_shared++], n_threads);
+      score_one(order[n_shared++], n_threads, scratch);
     }
   }
-  share_out(n_poses - n_shared, n_threads,
-            [&] { return [&](int i) { score_one(order[n_shared + i], 1); }; });
+  share_out(n_poses - n_shared, n_threads, [&] {
+    return
+        [&, own = AtomPairs::Scratch()](int i) mutable { score_one(order[n_shared + i], 1, own); };
+  });
 }
 
 void Scorer::score_block(const PoseWork& work, int block, AtomPairs::Scratch& scratch,
@@ -146,12 +149,12 @@ void Scorer::score_block(const PoseWork& work, int block, AtomPairs::Scratch& sc
   energies.add(kRef, reference_[pose.block_types[block]]);
 }
 
-void Scorer::score_pose(const PoseView& pose, int n_threads, Result result) const {
+void Scorer::score_pose(const PoseView& pose, int n_threads, AtomPairs::Scratch& scratch,
+                        Result result) const {
   const PoseWork work(pose, types_, atom_pairs_.tables(), atom_pairs_.waters(), hydrogen_bonds_,
                       kernels_);
   const bool by_block = result.block_energies != nullptr;
   if (n_threads == 1) {
-    AtomPairs::Scratch scratch;
     BlockEnergies energies(by_block);
     for (int block = 0; block < pose.n_blocks; ++block) {
       energies.clear();
@@ -162,8 +165,8 @@ void Scorer::score_pose(const PoseView& pose, int n_threads, Result result) cons
   }
   std::vector<BlockEnergies> energies(pose.n_blocks, BlockEnergies(by_block));
   share_out(pose.n_blocks, n_threads, [&] {
-    return [&, scratch = AtomPairs::Scratch()](int block) mutable {
-      score_block(work, block, scratch, energies[block]);
+    return [&, own = AtomPairs::Scratch()](int block) mutable {
+      score_block(work, block, own, energies[block]);
     };
   });
   for (int block = 0; block < pose.n_blocks; ++block) result.add(block, energies[block]);

@@ -36,7 +36,8 @@ class Scorer {
   struct Result;
   void score_block(const PoseWork& work, int block, AtomPairs::Scratch& scratch,
                    BlockEnergies& energies) const;
-  void score_pose(const PoseView& pose, int n_threads, Result result) const;
+  void score_pose(const PoseView& pose, int n_threads, AtomPairs::Scratch& scratch,
+                  Result result) const;
 
   const Kernels& kernels_;
   BlockTypes types_;

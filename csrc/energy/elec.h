@@ -14,7 +14,7 @@ namespace tmol_plugin {
 struct ElecGlobals {
   static constexpr int kDegree = 11;
   float min_dis, max_dis;
-  float coefficients[kDegree + 1];  // highest power first, of distances scaled to -1 to 1
+  float coefficients[kDegree + 1];  // constant first, of distances scaled to -1 to 1
   // Energies and slopes of two unit charges where the cubics end.
   float flat, low, low_slope, high, high_slope;
 };
@@ -30,8 +30,13 @@ TP_FN S elec_energy(S dist, const ElecGlobals& globals) {
 
   const float half_range = (high_start - low_end) / 2, middle = (high_start + low_end) / 2;
   const S x = (dist - S(middle)) * S(1 / half_range);
-  S energy = S(globals.coefficients[0]);
-  for (int i = 1; i <= ElecGlobals::kDegree; ++i) energy = energy * x + S(globals.coefficients[i]);
+  // Pairs of terms, then pairs of pairs: a sum from term to term would wait for each.
+  const float* const c = globals.coefficients;
+  const auto pair = [&](int i) { return S(c[i]) + x * S(c[i + 1]); };
+  const S x_2 = x * x, x_4 = x_2 * x_2;
+  static_assert(ElecGlobals::kDegree == 11);
+  S energy = (pair(0) + x_2 * pair(2)) +
+             x_4 * ((pair(4) + x_2 * pair(6)) + x_4 * (pair(8) + x_2 * pair(10)));
 
   const float rise = globals.high_slope * kElecHighWidth;
   const S u = (dist - S(high_start)) * S(1 / kElecHighWidth);
