@@ -5,6 +5,7 @@ prepares the next while one is scored: the tables must be the same.
 """
 
 import json
+import threading
 import time
 import weakref
 from collections import Counter
@@ -44,6 +45,7 @@ OUT_OF_MEMORY = [
 @pytest.fixture(autouse=True, params=[False, True], ids=["in turn", "ahead"])
 def reads_ahead(request, monkeypatch):
     monkeypatch.setattr(FakeEngine, "reads_ahead", request.param)
+    return request.param
 
 
 @pytest.fixture
@@ -222,6 +224,23 @@ def test_a_batch_is_let_go_before_the_next(members, monkeypatch):
     made = scored(Watched(on_score=fault), members(6, batches=[0] * 4 + [1, 1]))
     assert len(made.rows["scores"]) == 6
     assert (len(before), alive) == (10, [])
+
+
+def test_the_next_batch_is_prepared_while_one_is_scored(members, reads_ahead):
+    begun, seen = threading.Event(), []
+
+    def prepare(names):
+        if names == ["b"]:
+            begun.set()
+
+    def score(names):
+        if names == ["a"]:
+            seen.append(begun.wait(10 if reads_ahead else 0.1))
+
+    rows = members(3, batches=[0, 1, 2])
+    made = scored(FakeEngine(on_prepare=prepare, on_score=score), rows)
+    assert seen == [reads_ahead]
+    check_scores(made, rows)
 
 
 def test_done_vouches_for_what_is_written(members, tmp_path):

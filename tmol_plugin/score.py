@@ -109,6 +109,7 @@ class WholePoseScoringModule:
         self._parameters_id = score_function.parameters.id
         self._wanted = f"{torch.float32} {list(shape)} on {score_function.device}"
         self._weights = torch.tensor(score_function._weights, dtype=torch.float64)[:, None]
+        self._rows = torch.tensor([ScoreType[name].value for name in native.score_types()])
         self._topology, self._n_threads = topology, n_threads
 
     def __call__(
@@ -165,8 +166,7 @@ class WholePoseScoringModule:
     def _all_rows(self, computed: torch.Tensor) -> torch.Tensor:
         """A row for each score type: 0 for those that the library does not compute."""
         energies = computed.new_zeros((len(ScoreType), computed.shape[1]))
-        energies[[ScoreType[name].value for name in native.score_types()]] = computed
-        return energies
+        return energies.index_copy_(0, self._rows, computed)
 
 
 def _check_batch(batch: PoseStack, arrays: dict[str, np.ndarray], parameters: Parameters) -> None:
