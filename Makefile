@@ -10,7 +10,8 @@ DEFINE := TMOL_PLUGIN_TESTS=ON CMAKE_COMPILE_WARNING_AS_ERROR=ON
 CXX_FILES := $(wildcard csrc/*/*.h csrc/*/*.cpp)
 CXX_FILES := $(filter-out csrc/third_party/%,$(CXX_FILES))
 # What `test-sanitized` runs of the Python tests.
-SANITIZED_TESTS ?= $(addprefix tests/,test_native.py test_native_tables.py test_mutations.py)
+SANITIZED_TESTS ?= $(addprefix tests/,test_native.py test_native_tables.py test_mutations.py \
+    test_score_bits.py)
 
 .PHONY: run native test test-native test-sanitized lint format clean
 
@@ -36,15 +37,22 @@ test-native: native
 # The run-time libraries must be there before Python, which has none of them (libstdc++ for
 # the exceptions that AddressSanitizer intercepts); Python itself leaks at its end. A report
 # goes to the real stderr, and would be lost with the process where pytest captured that.
+SANITIZED_PYTHON = TMOL_PLUGIN_LIBRARY="$(CURDIR)/build/$(1)/libtmol_plugin_cpu.so" \
+    LD_PRELOAD="$(foreach library,$(2) libstdc++.so.6,$(shell $(CXX) -print-file-name=$(library)))" \
+    PYTHONMALLOC=malloc $(BIN)/python -m pytest --capture=sys
+
+test-sanitized: export ASAN_OPTIONS = detect_leaks=0
+test-sanitized: export UBSAN_OPTIONS = print_stacktrace=1
 test-sanitized: .venv/installed
 	@$(BIN)/cmake -S csrc -B build/sanitized -G Ninja $(DEFINE:%=-D%) \
-	    -DTMOL_PLUGIN_SANITIZE=ON >/dev/null
+	    -DTMOL_PLUGIN_SANITIZE=address,undefined >/dev/null
+	@$(BIN)/cmake -S csrc -B build/threads -G Ninja $(DEFINE:%=-D%) \
+	    -DTMOL_PLUGIN_SANITIZE=thread >/dev/null
 	$(BIN)/cmake --build build/sanitized
+	$(BIN)/cmake --build build/threads
 	$(BIN)/ctest --test-dir build/sanitized --output-on-failure
-	TMOL_PLUGIN_LIBRARY="$(CURDIR)/build/sanitized/libtmol_plugin_cpu.so" PYTHONMALLOC=malloc \
-	    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 LD_PRELOAD="$(foreach \
-	    library,libasan.so libubsan.so libstdc++.so.6,$(shell $(CXX) -print-file-name=$(library)))" \
-	    $(BIN)/python -m pytest --capture=sys $(SANITIZED_TESTS)
+	$(call SANITIZED_PYTHON,sanitized,libasan.so libubsan.so) $(SANITIZED_TESTS)
+	$(call SANITIZED_PYTHON,threads,libtsan.so) tests/test_score_bits.py
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -7,6 +7,14 @@
 #include "cpu/simd.h"
 #include "energy/lk_ball.h"
 
+// A function left out would pass vectors through memory. With the checks of sanitizers in it, the
+// whole would take the compiler many minutes.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TP_INLINED_WHOLE
+#else
+#define TP_INLINED_WHOLE [[gnu::flatten]]
+#endif
+
 namespace tmol_plugin {
 namespace {
 
@@ -331,9 +339,8 @@ TP_FN void score_hits(const PairKernelInput& in, const PairKernelScratch& scratc
   }
 }
 
-// Inlined whole: a function left out would pass vectors through memory.
 template <bool by_block>
-[[gnu::flatten]] void score_all(const PairKernelInput& in, const PairKernelScratch& scratch,
+TP_INLINED_WHOLE void score_all(const PairKernelInput& in, const PairKernelScratch& scratch,
                                 double sums[kNPairTerms], double* blocks) {
   const Candidates &heavy = scratch.heavy, &hydrogens = scratch.hydrogens;
   int n_heavy = take_near(in, in.near_heavy, heavy);
@@ -379,7 +386,7 @@ void score_pairs(const PairKernelInput& in, const PairKernelScratch& scratch,
   }
 }
 
-[[gnu::flatten]] int near_boxes(const BoxArrays& boxes, int begin, int end, const Box& box,
+TP_INLINED_WHOLE int near_boxes(const BoxArrays& boxes, int begin, int end, const Box& box,
                                 float reach_sq, int after, int32_t* found) {
   int count = 0;
   for (int i = begin; i < end; i += kLanes) {
