@@ -1,4 +1,4 @@
-"""Hydrogen bonds, and solvation with waters, native against TMol.
+"""Hydrogen bonds between all donors and acceptors, and waters of any blocks, against TMol.
 
 What is allowed is DESIGN.md's: `excess` < 1. TMol's float arithmetic alone takes up to 0.01 of it.
 """
