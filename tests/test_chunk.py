@@ -1,30 +1,37 @@
 """The loop that scores a chunk, with an engine of numpy that fails as it is told to.
 
-The files are pieces of ubiquitin (1ubi), read as in a run; the fake energies are functions
-of the coordinates read, so that a score given to the wrong structure is seen.
+Every test is run with an engine that prepares a batch after the other, and with one that
+prepares the next while one is scored: the tables must be the same.
 """
 
 import json
+import threading
 import time
 import weakref
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from fake_engine import (
+    ID,
+    PARAMETERS,
+    SETTINGS,
+    UBIQUITIN,
+    FakeEngine,
+    energies_of,
+    failed,
+    names_of,
+    raising,
+    scored,
+    write_members,
+)
 
 from tmol_plugin import chunk, provenance, tables
-from tmol_plugin.chunk import Chunk, Stopwatch
-from tmol_plugin.engine import Prepared, check_parameters
+from tmol_plugin.chunk import Stopwatch
 from tmol_plugin.errors import RunError, StructureError
-from tmol_plugin.parameters import Parameters
-from tmol_plugin.policy import read_structure
-
-UBIQUITIN = (Path(__file__).parent / "structures" / "1ubi.pdb").read_text().splitlines(True)
-PARAMETERS = Parameters({}, {"score_function": "beta2016", "residues": [], "failed": {}})
-SETTINGS = {"on_unrecognized": "fail", "missing_side_chains": "fail", "hydrogens": "keep"}
-ID = "ba9876543210"
 
 OUT_OF_MEMORY = [
     MemoryError(),
@@ -35,101 +42,15 @@ OUT_OF_MEMORY = [
 ]
 
 
-def energies_of(coords):
-    """Fake unweighted energies of a structure: float64 [3]."""
-    return np.array([coords.sum(), coords[0, 0] * 3, -len(coords)], dtype=np.float64)
-
-
-class Stack(list):
-    """A batch; a class of its own, so that weak references can watch it."""
-
-
-class FakeEngine:
-    """An Engine whose `faults` are functions of the names in a batch that may raise."""
-
-    name = "fake"
-    parameters_id = PARAMETERS.id
-    # Not TMol's order, and most score types are lacking.
-    score_types = ("hbond", "fa_ljatr", "ref")
-    weights = np.array([2.0, 1.0, 0.25])
-
-    def __init__(self, on_prepare=None, on_stack=None, on_score=None):
-        self.faults = {"prepare": on_prepare, "stack": on_stack, "score": on_score}
-        self.not_finite = {}
-        self.batches = []
-
-    def _at(self, moment, names):
-        if self.faults[moment]:
-            self.faults[moment](names)
-
-    def read(self, source, model, policy):
-        structure = read_structure(source, model, policy)
-        name = Path(structure.path).stem
-        self._at("prepare", [name])
-        coords = np.concatenate([residue.coords for residue in structure.residues])
-        n_residues = len(structure.residues)
-        pose = (name, coords)
-        notes = {**structure.notes, "atoms_built": n_residues}
-        return Prepared(pose, PARAMETERS.id, n_residues, len(coords), notes, self.name)
-
-    def stack(self, batch):
-        check_parameters(self.parameters_id, batch)
-        self._at("stack", [one.pose[0] for one in batch])
-        return Stack(one.pose for one in batch)
-
-    def score(self, stacked):
-        names = [name for name, _ in stacked]
-        self.batches.append(names)
-        self._at("score", names)
-        energies = np.array([energies_of(coords) for _, coords in stacked])
-        for name, (position, value) in self.not_finite.items():
-            if name in names:
-                energies[names.index(name), position] = value
-        return energies
-
-
-def raising(error, when):
-    def fault(names):
-        if when(names):
-            raise error
-
-    return fault
+@pytest.fixture(autouse=True, params=[False, True], ids=["in turn", "ahead"])
+def reads_ahead(request, monkeypatch):
+    monkeypatch.setattr(FakeEngine, "reads_ahead", request.param)
+    return request.param
 
 
 @pytest.fixture
 def members(tmp_path):
-    """Files of 2, 3, 4 ... residues of 1ubi, named a, b, c ..., as rows of a plan."""
-
-    def write(n, batches=None):
-        rows = []
-        for i in range(n):
-            path = tmp_path / "in" / f"{chr(ord('a') + i)}.pdb"
-            path.parent.mkdir(exist_ok=True)
-            last = i + 2
-            piece = [s for s in UBIQUITIN if s.startswith("ATOM") and int(s[22:26]) <= last]
-            path.write_text("".join(piece))
-            row = {"structure_id": f"in/{path.stem}", "path": str(path), "model": 1}
-            row |= {"sha256": tables.file_sha256(path), "n_residues": last, "n_atoms": 16 * last}
-            row |= {"batch": batches[i] if batches else 0, "engine_reason": "engine: tmol"}
-            rows.append(row)
-        return tables.MEMBERS.frame(rows)
-
-    return write
-
-
-def scored(engine, members):
-    """A chunk after it scored the members."""
-    made = Chunk(ID, engine, SETTINGS, PARAMETERS, torch.device("cpu"), Stopwatch())
-    made.score(members)
-    return made
-
-
-def names_of(rows):
-    return [Path(row["path"]).stem for row in rows]
-
-
-def failed(made):
-    return {Path(r["path"]).stem: (r["stage"], r["reason"]) for r in made.rows["failures"]}
+    return partial(write_members, tmp_path)
 
 
 def batches_of(made):
@@ -305,6 +226,23 @@ def test_a_batch_is_let_go_before_the_next(members, monkeypatch):
     assert (len(before), alive) == (10, [])
 
 
+def test_the_next_batch_is_prepared_while_one_is_scored(members, reads_ahead):
+    begun, seen = threading.Event(), []
+
+    def prepare(names):
+        if names == ["b"]:
+            begun.set()
+
+    def score(names):
+        if names == ["a"]:
+            seen.append(begun.wait(10 if reads_ahead else 0.1))
+
+    rows = members(3, batches=[0, 1, 2])
+    made = scored(FakeEngine(on_prepare=prepare, on_score=score), rows)
+    assert seen == [reads_ahead]
+    check_scores(made, rows)
+
+
 def test_done_vouches_for_what_is_written(members, tmp_path):
     engine, rows = FakeEngine(), members(4, batches=[0, 0, 1, 1])
     engine.not_finite["b"] = (0, np.nan)
@@ -359,9 +297,10 @@ def test_an_interrupted_write_leaves_nothing_that_vouches(members, tmp_path, mon
 
 
 def test_a_run_reads_the_plan_and_accounts_for_its_time(members, tmp_path, monkeypatch):
-    monkeypatch.setattr(chunk, "TmolEngine", lambda parameters, settings, device: FakeEngine())
+    monkeypatch.setattr(chunk, "TmolEngine", lambda *_, **__: FakeEngine())
     PARAMETERS.save(tmp_path / "parameters.safetensors")
-    plan = {"parameters_id": PARAMETERS.id, "settings": SETTINGS, "config": {"device": "cpu"}}
+    plan = {"parameters_id": PARAMETERS.id, "settings": SETTINGS}
+    plan["config"] = {"device": "cpu", "outputs": {"per_residue": False}}
     tables.write_json(tmp_path / "run.json", plan)
     tables.write_tsv(tmp_path / "m.tsv", members(3))
     names = ("m.tsv", "run.json", "parameters.safetensors", ID)

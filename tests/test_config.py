@@ -72,7 +72,7 @@ def test_commented_keys_sees_what_lacks_a_comment():
 def test_every_key_is_known_to_decide_energies_or_not_to(defaults):
     """A new key must be put on one side: on the wrong one, finished chunks go stale or lie."""
     no_matter = {"structures", "results", "models", "device", "scan", "bucket", "chunk", "memory"}
-    assert set(defaults) - set(configuration.SCORING_KEYS) == no_matter | {"threads"}
+    assert set(defaults) - set(configuration.SCORING_KEYS) == no_matter | {"threads", "outputs"}
     settings = configuration.scoring_settings(defaults)
     assert settings == {key: defaults[key] for key in configuration.SCORING_KEYS}
 

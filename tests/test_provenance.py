@@ -6,7 +6,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 
-from tmol_plugin import provenance
+from tmol_plugin import native, provenance
 from tmol_plugin.tables import digest
 
 SETTINGS = {"hydrogens": "keep", "packer_seed": 20160, "ligand_params": []}
@@ -54,4 +54,5 @@ def test_the_machine():
     assert found["hostname"] == socket.gethostname()
     assert found["python"] == ".".join(map(str, sys.version_info[:3]))
     assert found["cpus"] == len(os.sched_getaffinity(0))
-    assert set(found) == {"hostname", "system", "python", "processor", "cpus"}
+    assert found["instruction_set"] == native.instruction_sets()[0]
+    assert set(found) == {*("hostname", "system", "python", "processor", "cpus", "instruction_set")}

@@ -22,7 +22,7 @@ from structure_cases import POSE
 
 from tmol_plugin.engine import TmolEngine
 from tmol_plugin.errors import StructureError
-from tmol_plugin.native_engine import NativeEngine
+from tmol_plugin.native_engine import NativeTmolEngine
 from tmol_plugin.policy import Policy
 from tmol_plugin.pose import Pose
 from tmol_plugin.pose_reader import read_poses
@@ -45,7 +45,7 @@ def upstream(compiled):
 
 @pytest.fixture(scope="module")
 def native(compiled):
-    return NativeEngine(compiled, SETTINGS, torch.device("cpu"))
+    return NativeTmolEngine(compiled, SETTINGS, torch.device("cpu"))
 
 
 def read_by_tmol(path):
@@ -69,7 +69,7 @@ def test_shipped_files_are_prepared_as_by_tmol(name, compiled, native, upstream)
     # A weighted total of the same atoms within 0.01: the measure of one pose. Built
     # atoms differ by the rounding of 32 bits; the worst found was 1.2e-3, for 14935 atoms.
     prepared = native.read(Source(str(path)), 1, Policy())
-    assert (prepared.engine, prepared.n_atoms) == ("native", expected.n_atoms)
+    assert (prepared.engine, prepared.n_atoms) == ("tmol", expected.n_atoms)
     totals = [
         (engine.score(engine.stack([one]))[0] * engine.weights).sum()
         for engine, one in ((native, prepared), (upstream, expected))

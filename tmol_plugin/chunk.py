@@ -1,8 +1,9 @@
 """Stage `score_chunk`: one process scores one chunk on one device.
 
 The loop: read and prepare a batch, put its poses into one stack, score it in one call,
-bring the energies to the host, let go of the batch, go on. Whatever goes wrong with one
-structure is a row of the chunk's failures and costs no other structure its score.
+bring the energies to the host, let go of the batch, go on. Where the engine can, a thread
+prepares the next batch meanwhile. Whatever goes wrong with one structure is a row of the
+chunk's failures and costs no other structure its score.
 """
 
 import json
@@ -10,14 +11,17 @@ import logging
 import os
 import socket
 import time
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from tmol_plugin import device as devices
-from tmol_plugin import memory, provenance, tables
+from tmol_plugin import memory, per_residue, provenance, tables
 from tmol_plugin.engine import Engine, Prepared, TmolEngine
 from tmol_plugin.errors import RETRIED, RunError, StructureError
 from tmol_plugin.parameters import Parameters, load_parameters
@@ -61,17 +65,14 @@ def run(
             f"{parameters_file} has parameters {parameters.id}, the plan is for"
             f" {plan['parameters_id']}; plan again"
         )
-    import tmol  # noqa: F401 - here, so that its seconds count as start-up
-    import torch
-
-    torch.set_num_threads(threads)
-    where = devices.resolve(device or plan["config"]["device"])
+    make_engine, where = _engine(members, device or plan["config"]["device"], threads)
     log.info("chunk %s on %s", Path(output).name, devices.describe(where))
     chunk_id = Path(output).name
     watch.lap("startup")
-    engine = _engine(members)(parameters, plan["settings"], where)
+    engine = make_engine(parameters, plan["settings"])
     watch.lap("parameters")
     chunk = Chunk(chunk_id, engine, plan["settings"], parameters, where, watch)
+    chunk.wants_residues = plan["config"]["outputs"]["per_residue"]
     chunk.score(members)
     chunk.timing = {
         "device": devices.describe(where),
@@ -82,13 +83,26 @@ def run(
     chunk.write(Path(output))
 
 
-def _engine(members: pd.DataFrame) -> type[TmolEngine]:
-    """The engine that the plan chose: a chunk's members are all of one."""
-    if members["engine_reason"].fillna("").eq("").all():
+def _engine(members: pd.DataFrame, device: str, threads: int):
+    """What makes the engine that the plan chose, of parameters and settings, and its device.
+
+    A chunk's members are all of one engine. Native scoring needs neither torch nor TMol.
+    """
+    is_native = members["engine_reason"].fillna("").eq("").all()
+    if is_native and device != "cuda":
         from tmol_plugin.native_engine import NativeEngine
 
-        return NativeEngine
-    return TmolEngine
+        return partial(NativeEngine, threads=threads), devices.Host()
+    import tmol  # noqa: F401 - here, so that its seconds count as start-up
+    import torch
+
+    torch.set_num_threads(threads)
+    where = devices.resolve(device)
+    if is_native:
+        from tmol_plugin.native_engine import NativeTmolEngine
+
+        return partial(NativeTmolEngine, device=where), where
+    return partial(TmolEngine, device=where), where
 
 
 def _imports_seconds(started_at: float, watch: Stopwatch) -> float:
@@ -115,6 +129,8 @@ class Chunk:
         self.device = device
         self.watch = watch
         self.timing: dict = {}
+        self.wants_residues = False
+        self.residues: list = []  # tables of per_residue, one for each structure
         self.rows: dict[str, list[dict]] = {table.name: [] for table in tables.CHUNK_TABLES}
         self._policy = Policy(
             on_unrecognized=settings["on_unrecognized"],
@@ -124,21 +140,49 @@ class Chunk:
 
     def score(self, members: pd.DataFrame) -> None:
         """Score the members (tables.MEMBERS), batch after batch."""
-        for batch, group in members.groupby("batch", sort=True):
+        batches = [(int(batch), rows) for batch, rows in members.groupby("batch", sort=True)]
+        groups = [rows.to_dict("records") for _, rows in batches]
+        for (batch, _), outcomes in zip(batches, self._outcomes(groups), strict=True):
             prepared = []
-            for row in group.to_dict("records"):
-                try:
-                    prepared.append((row, self._prepare(row)))
-                except StructureError as error:
-                    self._fail(row, "prepare", error)
+            for row, outcome in outcomes:
+                if isinstance(outcome, StructureError):
+                    self._fail(row, "prepare", outcome)
+                else:
+                    prepared.append((row, outcome))
             self.watch.lap("preparation")
             if prepared:
-                self._score_batch(int(batch), prepared, split=0)
+                self._score_batch(batch, prepared, split=0)
             self.watch.lap("scoring")
             log.info(
                 "batch %d: %d prepared, %d scored and %d failed so far",
                 *(batch, len(prepared), len(self.rows["scores"]), len(self.rows["failures"])),
             )
+            del outcomes, prepared, outcome  # before the next batch is there
+
+    def _outcomes(self, groups: list[list[dict]]) -> Iterator[list[tuple]]:
+        """For each group its rows, each with its Prepared or the error that it ended in.
+
+        An engine that reads ahead prepares a group while the one before is being scored.
+        """
+        if not self.engine.reads_ahead:
+            yield from map(self._prepare_all, groups)
+            return
+        with ThreadPoolExecutor(1, "prepare") as thread:
+            under_way = deque()
+            for position, group in enumerate([*groups, None]):
+                if group is not None:
+                    under_way.append(thread.submit(self._prepare_all, group))
+                if position > 0:
+                    yield under_way.popleft().result()
+
+    def _prepare_all(self, rows: list[dict]) -> list[tuple]:
+        outcomes = []
+        for row in rows:
+            try:
+                outcomes.append((row, self._prepare(row)))
+            except StructureError as error:
+                outcomes.append((row, error))
+        return outcomes
 
     def _prepare(self, row: dict) -> Prepared:
         path = tables.unescape(row["path"])
@@ -154,18 +198,19 @@ class Chunk:
             stacked = self.engine.stack([pose for _, pose in prepared])
             self._measure_stacked(measured)
             energies = self.engine.score(stacked)
+            residues = self._score_residues(prepared)
             why_not = None
         # Anything may be raised by the device, torch or TMol; what it is, is told apart below.
         except Exception as error:
             why_not = self._scoring_failure(error, prepared)
-            energies = None
+            energies = residues = None
         # Out of the handler, so that no traceback keeps the batch's tensors alive.
         stacked = None
         measured["outcome"] = why_not.reason if why_not else "scored"
         self._measure_end(measured)
         if why_not is None:
-            for (row, pose), values in zip(prepared, energies, strict=True):
-                self._add_scores(row, pose, values)
+            for (row, pose), values, of_residues in zip(prepared, energies, residues, strict=True):
+                self._add_scores(row, pose, values, of_residues)
         elif len(prepared) == 1:
             self._fail(prepared[0][0], "score", why_not)
         else:
@@ -192,7 +237,17 @@ class Chunk:
             raise error
         return StructureError("engine_error", f"{path}: {type(error).__name__}: {error}")
 
-    def _add_scores(self, row: dict, pose: Prepared, energies) -> None:
+    def _score_residues(self, prepared: list) -> list:
+        """For each structure its rows of per_residue; None if they are not asked for."""
+        if not self.wants_residues:
+            return [None] * len(prepared)
+        how = self.engine.score_types, self.engine.weights
+        return [
+            per_residue.rows_of(row, self.engine.score_residues(pose), *how)
+            for row, pose in prepared
+        ]
+
+    def _add_scores(self, row: dict, pose: Prepared, energies, residues) -> None:
         if not np.isfinite(energies).all():
             names = [n for n, e in zip(self.engine.score_types, energies) if not np.isfinite(e)]
             path = tables.unescape(row["path"])
@@ -213,18 +268,15 @@ class Chunk:
             columns = dict.fromkeys(tables.SCORE_TYPES, 0.0)
             columns |= dict(zip(self.engine.score_types, values.tolist(), strict=True))
             self.rows[table].append(common | {"total": float(weighted.sum())} | columns)
+        if residues is not None:
+            self.residues.append(residues)
 
     def _fail(self, row: dict, stage: str, error: StructureError) -> None:
         log.warning("%s model %d: %s: %s", row["structure_id"], row["model"], error.reason, error)
         self.rows["failures"].append(tables.failure_row(row, stage, error))
 
     def _predicted_bytes(self, prepared: list) -> int:
-        poses = [pose for _, pose in prepared]
-        return int(
-            memory.predict_bytes(
-                len(poses), max(p.n_atoms for p in poses), max(p.n_residues for p in poses)
-            )
-        )
+        return self.engine.predict_bytes([pose for _, pose in prepared])
 
     def _measure_start(self, batch: int, prepared: list, split: int) -> dict:
         if self.device.type == "cuda":
@@ -269,11 +321,15 @@ class Chunk:
 
     def write(self, folder: Path) -> None:
         """Write the chunk's tables, then done.json, which vouches for them."""
-        (folder / "done.json").unlink(missing_ok=True)
+        for name in ("done.json", per_residue.FILE):
+            (folder / name).unlink(missing_ok=True)
         for table in tables.CHUNK_TABLES:
             if table is not tables.TIMING:
                 rows = self.rows[table.name]
                 tables.write_parquet(folder / f"{table.name}.parquet", table, table.frame(rows))
+        if self.wants_residues:
+            rows = per_residue.joined(self.residues)
+            tables.write_parquet(folder / per_residue.FILE, tables.PER_RESIDUE, rows)
         self.watch.lap("writing")
         self.rows["timing"] = [
             {
@@ -290,11 +346,15 @@ class Chunk:
         timing = tables.TIMING.frame(self.rows["timing"])
         tables.write_parquet(folder / "timing.parquet", tables.TIMING, timing)
         files = {table.name: folder / f"{table.name}.parquet" for table in tables.CHUNK_TABLES}
+        n_rows = {name: len(rows) for name, rows in self.rows.items()}
+        if self.wants_residues:
+            files[tables.PER_RESIDUE.name] = folder / per_residue.FILE
+            n_rows[tables.PER_RESIDUE.name] = sum(len(rows) for rows in self.residues)
         done = {
             "chunk": self.id,
             "retry": any(row["reason"] in RETRIED for row in self.rows["failures"]),
             "fingerprint": provenance.fingerprint(self.settings, self.parameters.id),
-            "rows": {name: len(rows) for name, rows in self.rows.items()},
+            "rows": n_rows,
             "sha256": {name: tables.file_sha256(path) for name, path in files.items()},
             "machine": provenance.machine(),
             "process": os.getpid(),

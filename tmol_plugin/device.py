@@ -1,6 +1,14 @@
 """Which device a scoring process uses."""
 
+from typing import NamedTuple
+
 from tmol_plugin.errors import RunError
+
+
+class Host(NamedTuple):
+    """The CPU, for who needs no torch; has what is asked of a torch device."""
+
+    type: str = "cpu"
 
 
 def resolve(wanted: str):
@@ -37,11 +45,23 @@ def _why_no_cuda() -> str | None:
     return None
 
 
+def gpus_of_chunk(members_file: str, wanted: str) -> int:
+    """GPUs that a chunk's job asks for: with `auto` none if it is scored natively."""
+    if wanted != "auto":
+        return int(wanted == "cuda")
+    with open(members_file, encoding="utf-8") as file:
+        # All members are of one engine; the first tells.
+        header, first = (next(file).rstrip("\n").split("\t") for _ in range(2))
+    return int(first[header.index("engine_reason")] != "")
+
+
 def describe(device) -> str:
     """A device's name for the timing table: cpu, or the GPU's name."""
+    if device.type != "cuda":
+        return "cpu"
     import torch
 
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    return torch.cuda.get_device_name(device)
 
 
 def is_fault(error: BaseException) -> bool:

@@ -3,7 +3,8 @@
 import logging
 import re
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -22,7 +23,8 @@ from tmol_plugin.residues import Residue, Structure
 class Prepared:
     """A structure ready to be scored: its pose, its size, what was dropped, built and chosen.
 
-    `engine` names what prepared it: `native` or `tmol`.
+    `engine` names what scores it: `native` or `tmol`. `residues` are chain, number and name
+    of each block of a pose that does not know them itself.
     """
 
     pose: object
@@ -31,12 +33,33 @@ class Prepared:
     n_atoms: int
     notes: dict[str, int | str]
     engine: str
+    residues: Sequence[tuple[str, str, str]] = ()
+
+
+@dataclass(frozen=True)
+class Residues:
+    """The residues of a pose in its order, and their energies.
+
+    Chain and number are those of the file, the name is that of the residue's block type in
+    files. Energies are unweighted, float64 [n_residues, len(score_types)]; a pair's is halved
+    between its two residues.
+    """
+
+    chains: Sequence[str]
+    numbers: Sequence[str]
+    names: Sequence[str]
+    block_types: Sequence[str]
+    energies: np.ndarray
 
 
 class Engine(Protocol):
-    """A scorer. Energies are unweighted, float64 [n_poses, len(score_types)]."""
+    """A scorer. Energies are unweighted, float64 [n_poses, len(score_types)].
+
+    `reads_ahead` says whether one thread may read a batch while another scores one.
+    """
 
     name: str
+    reads_ahead: bool
     parameters_id: str
     score_types: tuple[str, ...]
     weights: np.ndarray
@@ -50,11 +73,18 @@ class Engine(Protocol):
     def score(self, stacked) -> np.ndarray:
         """Score a batch in one call."""
 
+    def score_residues(self, prepared: Prepared) -> Residues:
+        """Score a pose residue by residue."""
+
+    def predict_bytes(self, batch: list[Prepared]) -> int:
+        """Peak memory of a batch by the memory model."""
+
 
 class TmolEngine:
     """Upstream TMol: its reader, builder, and whole-pose scorer, from one database."""
 
     name = "tmol"
+    reads_ahead = False
 
     def __init__(self, parameters: Parameters, settings: dict, device):
         import tmol
@@ -105,7 +135,9 @@ class TmolEngine:
         notes = _notes(placed, pose, n_atoms)
         notes["ligand_heavy_atoms_built"] = _ligand_heavy_atoms_built(placed, pose)
         notes = {**structure.notes, **notes}
-        return Prepared(pose, self.parameters_id, n_residues, n_atoms, notes, TmolEngine.name)
+        residues = [(*one.place, one.name) for _, one in sorted(placed.items())]
+        made = Prepared(pose, self.parameters_id, n_residues, n_atoms, notes, TmolEngine.name)
+        return replace(made, residues=residues)
 
     def stack(self, batch: list[Prepared]):
         from tmol.pose import PoseStackBuilder
@@ -120,6 +152,25 @@ class TmolEngine:
             scorer = self._score_function.render_whole_pose_scoring_module(stacked)
             energies = scorer(stacked.coords, sum_terms=False, apply_weights=False)
             return energies.to("cpu", torch.float64).numpy().T
+
+    def score_residues(self, prepared: Prepared) -> Residues:
+        import torch
+
+        pose = prepared.pose
+        with torch.no_grad():
+            scorer = self._score_function.render_block_pair_scoring_module(pose)
+            # TMol has a pair's energy at either of its places, or parts of it at both.
+            pairs = scorer(pose.coords, sum_terms=False, apply_weights=False)[:, 0]
+            energies = (pairs.sum(1, dtype=torch.float64) + pairs.sum(2, dtype=torch.float64)) / 2
+        types = pose.packed_block_types.active_block_types
+        blocks = pose.block_type_ind[0]
+        block_types = [types[index].name for index in blocks[blocks >= 0].tolist()]
+        chains, numbers, names = zip(*prepared.residues, strict=True)
+        return Residues(chains, numbers, names, block_types, energies.cpu().numpy().T)
+
+    def predict_bytes(self, batch: list[Prepared]) -> int:
+        largest = (max(getattr(one, n) for one in batch) for n in ("n_atoms", "n_residues"))
+        return memory.predict_bytes(len(batch), *largest)
 
 
 def _placed(structure: Structure, pose) -> dict[int, Residue]:

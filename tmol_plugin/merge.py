@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tmol_plugin import provenance, tables
+from tmol_plugin import per_residue, provenance, tables
 from tmol_plugin.errors import RunError
 from tmol_plugin.inputs import read_manifest
 
@@ -28,7 +28,9 @@ def run(
     plan = json.loads((plan_path / "run.json").read_text(encoding="utf-8"))
     chunks = tables.read_tsv(plan_path / "chunks.tsv", tables.CHUNKS)
     folders = [Path(chunks_folder) / chunk for chunk in chunks["chunk"]]
-    done = [_verified(folder) for folder in folders]
+    wants_residues = plan["config"]["outputs"]["per_residue"]
+    extra_tables = (tables.PER_RESIDUE,) if wants_residues else ()
+    done = [_verified(folder, (*tables.CHUNK_TABLES, *extra_tables)) for folder in folders]
     _check_fingerprints(done, plan["fingerprint"])
 
     frames = {}
@@ -52,6 +54,10 @@ def run(
         frames[name] = frames[name].sort_values(
             ["chunk", "batch", "split"] if name == "memory" else ["chunk"], kind="stable"
         )
+    if wants_residues:
+        per_residue.merge(folders, out / per_residue.FILE)
+    else:  # one of a run before is not of this one
+        (out / per_residue.FILE).unlink(missing_ok=True)
     for table in tables.CHUNK_TABLES:
         _write(out, table, frames[table.name], extra)
     counts = {"scored": len(frames["scores"]), "failed": len(frames["failures"])}
@@ -65,7 +71,7 @@ def run(
     return counts
 
 
-def _verified(folder: Path) -> dict:
+def _verified(folder: Path, expected: tuple[tables.Table, ...]) -> dict:
     """The done.json of a chunk whose files are as it says."""
     path = folder / "done.json"
     try:
@@ -74,7 +80,7 @@ def _verified(folder: Path) -> dict:
             raise ValueError(f"done.json is that of chunk {done['chunk']}")
         if not {"fingerprint", "machine"} <= set(done):
             raise ValueError("done.json lacks the fingerprint or the machine")
-        for table in tables.CHUNK_TABLES:
+        for table in expected:
             file = folder / f"{table.name}.parquet"
             if tables.file_sha256(file) != done["sha256"][table.name]:
                 raise ValueError(f"{file.name} is not the file that done.json vouches for")

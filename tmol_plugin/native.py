@@ -323,7 +323,7 @@ def score(
 
     Raises:
         ValueError: an array of another type or shape.
-        RunError: what went wrong in the library.
+        RuntimeError: what went wrong in the library, out of memory for one.
     """
     stack = abi.PoseStack(n_poses=len(arrays["pose_block_offsets"]) - 1)
     for name, _ in abi.PoseStack._fields_[1:]:
@@ -341,5 +341,5 @@ def score(
         *(None if blocks is None else blocks.ctypes.data, error, len(error)),
     )
     if failed:
-        raise RunError(f"native scoring: {error.value.decode(errors='replace')}")
+        raise RuntimeError(f"native scoring: {error.value.decode(errors='replace')}")
     return energies, blocks

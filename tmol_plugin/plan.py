@@ -27,11 +27,12 @@ START_UP_MINUTES = 2.0
 # Cost of a structure, measured on one CPU core at 218 to 11992 atoms (2026-11-30, TMol 0.2.0,
 # torch 2.13.0). TMol's preparation took 0.16 s at 1231 atoms, 0.33 at 3039 and 1.16 at 11992
 # with `hydrogens: keep`, and 1.4 to 1.9 times that with `optimize`; native preparation takes
-# 0.4 us per atom (tests/benchmarks/prepare.py); scoring 4.2 to 5.6 us per atom.
+# 0.4 us per atom (tests/benchmarks/prepare.py); TMol's scoring 4.2 to 5.6 us per atom, the
+# native one 0.43 to 0.56 us (2026-12-01).
 PREPARATION_SECONDS = {"native": 2e-4, "tmol": 0.05}
 PREPARATION_SECONDS_PER_ATOM = {"native": 4e-7, "tmol": 1e-4}
 PREPARATION_FACTOR = {"keep": 1.0, "optimize": 1.6}
-SCORING_SECONDS_PER_ATOM = 6e-6
+SCORING_SECONDS_PER_ATOM = {"native": 5e-7, "tmol": 6e-6}
 
 _IDENTITY = ["structure_id", "model", "sha256"]
 _NEEDED = ["structure_id", "path", "model", "sha256", "n_residues", "n_atoms", "chemistry"]
@@ -53,7 +54,7 @@ class Plan:
 
 
 def can_prepare(rows: pd.DataFrame, hydrogens: str = "keep") -> np.ndarray:
-    """Whether native preparation takes structures: str [n], empty, or the reason why not.
+    """Whether the native engine takes structures: str [n], empty, or the reason why not.
 
     Args:
         rows: of tables.INDEX (at least `chemistry` and `missing_atoms`), none of them failed.
@@ -70,10 +71,12 @@ def can_prepare(rows: pd.DataFrame, hydrogens: str = "keep") -> np.ndarray:
 
 def estimate_microseconds(n_atoms: np.ndarray, engines: np.ndarray, hydrogens: str) -> np.ndarray:
     """Time to prepare and score structures with their engines on one CPU core, int64 [n]."""
-    seconds = SCORING_SECONDS_PER_ATOM * n_atoms
+    seconds = np.zeros(len(n_atoms))
     for engine, start in PREPARATION_SECONDS.items():
         preparation = start + PREPARATION_SECONDS_PER_ATOM[engine] * n_atoms
-        seconds += (engines == engine) * PREPARATION_FACTOR[hydrogens] * preparation
+        preparation *= PREPARATION_FACTOR[hydrogens]
+        scoring = SCORING_SECONDS_PER_ATOM[engine] * n_atoms
+        seconds += (engines == engine) * (preparation + scoring)
     return np.rint(seconds * 1e6).astype(np.int64)  # whole, so that sums know no order
 
 
@@ -84,6 +87,7 @@ def make_plan(
     max_structures: int,
     target_minutes: float,
     budget_bytes: int,
+    native_budget_bytes: int | None = None,
     hydrogens: str,
     engine: str = "auto",
     settings_id: str,
@@ -100,7 +104,8 @@ def make_plan(
         bucket_ratio: a bucket ends at this many times the atoms it starts at; more than 1.
         max_structures: structures of a chunk, at most.
         target_minutes: expected minutes of a chunk of several structures, at most.
-        budget_bytes: memory that a batch may be predicted to take.
+        budget_bytes: memory that a batch may be predicted to take where TMol scores it.
+        native_budget_bytes: where native scores it; None if TMol scores all.
         hydrogens: keep or optimize.
         engine: auto (native where it can) or tmol (for all).
         settings_id: digest of what decides energies; part of each chunk's id.
@@ -133,7 +138,11 @@ def make_plan(
             members = within[piece]
             members = members[np.argsort(atoms[members], kind="stable")]
             sizes = atoms[members], residues[members]
-            batches = memory.pack_batches(*sizes, budget_bytes, ratio=bucket_ratio)
+            is_native = engine == "native" and native_budget_bytes is not None
+            if is_native:
+                batches = memory.pack_native_batches(sizes[0], native_budget_bytes)
+            else:
+                batches = memory.pack_batches(*sizes, budget_bytes, ratio=bucket_ratio)
             row = {"engine": engine, "bucket": bucket}
             chunk = _chunk_id(engine, settings_id, rows, members)
             while is_to_retry(chunk):
@@ -142,7 +151,7 @@ def make_plan(
             members_of[chunk], batches_of[chunk] = members, batches
             row |= {"n_structures": len(members), "n_batches": int(batches[-1]) + 1}
             row["estimated_minutes"] = int(costs[members].sum()) / 60e6
-            row["estimated_bytes"] = memory.predict_largest_batch_bytes(*sizes, batches)
+            row["estimated_bytes"] = memory.predict_largest_batch_bytes(*sizes, batches, is_native)
             chunks.append(row)
 
     names = sorted(members_of)
@@ -188,6 +197,9 @@ def run(index_files: Iterable[str], parameters_file: str, config: Mapping, folde
     parameters, settings = load_parameters(parameters_file), scoring_settings(config)
     fingerprint = provenance.fingerprint(settings, parameters.id)
     budget = memory.device_budget_bytes(**config["memory"], device=config["device"])
+    # Native scoring is on the CPU, unless a GPU is insisted on: then TMol scores there.
+    on_gpu = config["device"] == "cuda"
+    host = None if on_gpu else memory.device_budget_bytes(config["memory"]["fraction"], 0, "cpu")
     # What is dropped needs no parameters.
     unprepared = parameters.failed if settings["on_unrecognized"] == "fail" else {}
     frames = [_read_index(path, unprepared) for path in index_files]
@@ -198,6 +210,7 @@ def run(index_files: Iterable[str], parameters_file: str, config: Mapping, folde
         bucket_ratio=config["bucket"]["ratio"],
         **config["chunk"],
         budget_bytes=budget.bytes,
+        native_budget_bytes=host and host.bytes,
         hydrogens=config["hydrogens"],
         engine=config["engine"],
         settings_id=fingerprint,
@@ -208,6 +221,7 @@ def run(index_files: Iterable[str], parameters_file: str, config: Mapping, folde
     described |= {"fingerprint": fingerprint, "versions": provenance.versions()}
     described["plan"] = tables.digest(sorted(plan.chunks["chunk"]), 16)
     described |= {"batch_budget": budget._asdict(), "planned_on": provenance.machine()}
+    described["native_batch_budget"] = host and host._asdict()
     tables.write_json(Path(folder) / "run.json", described)
     return plan
 

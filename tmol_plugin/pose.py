@@ -148,16 +148,30 @@ def _check_connections(pose: Pose) -> None:
     offsets, connections = pose.block_connection_offsets, pose.connections
     if len(connections) != offsets[-1]:
         raise _wrong(f"connections: {len(connections)}, the block types have {offsets[-1]}")
+    if not are_mutual(connections, offsets, np.array([0, pose.n_blocks])):
+        raise _wrong("connections: not each partner names the other, or is (-1, -1)")
+
+
+def are_mutual(connections: np.ndarray, offsets: np.ndarray, pose_offsets: np.ndarray) -> bool:
+    """Whether each connection's partner is in its pose and names it back, or is (-1, -1).
+
+    Args:
+        connections: int32 [n_connections, 2], blocks counted from the pose's own first.
+        offsets: int32 [n_blocks + 1]; block b has connections [b] to [b + 1] of these.
+        pose_offsets: int32 [n_poses + 1]; pose p has blocks [p] to [p + 1] of these.
+    """
+    n_ports, n_blocks = np.diff(offsets), np.diff(pose_offsets)
+    own_block = np.repeat(np.arange(len(n_ports)), n_ports)
+    own_port = np.arange(len(connections)) - offsets[own_block]
+    first, size = (np.repeat(x, n_blocks)[own_block] for x in (pose_offsets[:-1], n_blocks))
     bonded = connections[:, 0] != -1
     block, port = connections[bonded].T
-    inside = (block >= 0) & (block < pose.n_blocks) & (port >= 0)
-    inside &= port < np.diff(offsets)[block * inside]
-    back = connections[np.where(inside, offsets[block * inside] + port, 0)]
-    own_block = np.repeat(np.arange(pose.n_blocks), np.diff(offsets))
-    own_port = np.arange(len(connections)) - offsets[own_block]
-    returned = (back[:, 0] == own_block[bonded]) & (back[:, 1] == own_port[bonded])
-    if not (inside & returned).all() or (connections[~bonded] != -1).any():
-        raise _wrong("connections: not each partner names the other, or is (-1, -1)")
+    inside = (block >= 0) & (block < size[bonded]) & (port >= 0)
+    partner = np.where(inside, block + first[bonded], 0)
+    inside &= port < n_ports[partner]
+    back = connections[np.where(inside, offsets[partner] + port, 0)]
+    own = np.stack([own_block - first, own_port], axis=1)[bonded]
+    return bool(inside.all() and (back == own).all() and (connections[~bonded] == -1).all())
 
 
 def _check_array(pose: Pose, name: str, dtype, shape: tuple[int | None, ...]) -> None:
@@ -254,18 +268,23 @@ class PoseStackBuilder:
         import torch
 
         parameters_id = poses[0].parameters_id if poses else None
-        check_parameters(parameters_id, poses)
-        arrays = {
-            "coords": _joined([p.coords for p in poses], (0, 3), np.float32),
-            "block_types": _joined([p.block_types for p in poses], (0,), np.int32),
-            "connections": _joined([p.connections for p in poses], (0, 2), np.int32),
-            "pose_atom_offsets": _stacked([[0, p.n_atoms] for p in poses]),
-            "pose_block_offsets": _stacked([[0, p.n_blocks] for p in poses]),
-            "block_atom_offsets": _stacked([p.block_atom_offsets for p in poses]),
-            "block_connection_offsets": _stacked([p.block_connection_offsets for p in poses]),
-        }
+        arrays = stack_arrays(poses)
         tensors = {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
         return PoseStack(parameters_id, **tensors)
+
+
+def stack_arrays(poses: Sequence[Pose]) -> dict[str, np.ndarray]:
+    """The arrays of a `PoseStack` by name, without torch; raises as `from_poses`."""
+    check_parameters(poses[0].parameters_id if poses else None, poses)
+    return {
+        "coords": _joined([p.coords for p in poses], (0, 3), np.float32),
+        "block_types": _joined([p.block_types for p in poses], (0,), np.int32),
+        "connections": _joined([p.connections for p in poses], (0, 2), np.int32),
+        "pose_atom_offsets": _stacked([[0, p.n_atoms] for p in poses]),
+        "pose_block_offsets": _stacked([[0, p.n_blocks] for p in poses]),
+        "block_atom_offsets": _stacked([p.block_atom_offsets for p in poses]),
+        "block_connection_offsets": _stacked([p.block_connection_offsets for p in poses]),
+    }
 
 
 def _joined(arrays: list[np.ndarray], empty: tuple[int, ...], dtype) -> np.ndarray:

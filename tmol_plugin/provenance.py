@@ -37,13 +37,16 @@ def fingerprint(settings: dict, parameters_id: str) -> str:
 
 
 def machine() -> dict:
-    """The machine, for run.json."""
+    """The machine, for run.json; its instruction set decides the last bits of native scores."""
+    from tmol_plugin import native  # NumPy is not for those who ask for versions only
+
     return {
         "hostname": socket.gethostname(),
         "system": platform.platform(),
         "python": platform.python_version(),
         "processor": _processor(),
         "cpus": len(os.sched_getaffinity(0)),
+        "instruction_set": native.instruction_sets()[0],
     }
 
 
@@ -56,6 +59,7 @@ def summary(results: str | Path) -> str:
         raise RunError(f"{results}: holds no finished run ({error})") from error
     lines = [f"{counts['scored']} structures scored, {counts['failed']} failed."]
     lines += [f"  {results / name}.tsv" for name in ("scores", "failures", "memory", "timing")]
+    lines += [f"  {path}" for path in results.glob("per_residue.parquet")]
     return "\n".join(lines)
 
 

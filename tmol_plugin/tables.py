@@ -75,7 +75,7 @@ _SCORED = {
     **_KEY,
     "n_residues": (pa.int32(), "blocks of the pose"),
     "n_atoms": (pa.int32(), "atoms of the pose, hydrogens included"),
-    "engine": (pa.string(), "native or tmol: what prepared it; upstream TMol scores either"),
+    "engine": (pa.string(), "native or tmol: what scored it"),
     "hydrogens": (pa.string(), "keep or optimize, as in the config"),
     "parameters_id": (pa.string(), "id of the parameter database and score function"),
     "chunk": (pa.string(), "id of the chunk that scored it"),
@@ -102,6 +102,23 @@ INDEX = Table(
 FAILURES = Table("failures", {**_KEY, **_WHY})
 SCORES = Table("scores", {**_SCORED, **_ENERGIES})
 SCORES_UNWEIGHTED = Table("scores_unweighted", {**_SCORED, **_ENERGIES})
+# Only if the config asks for it: as many rows as all structures have residues.
+PER_RESIDUE = Table(
+    "per_residue",
+    {
+        "structure_id": _KEY["structure_id"],
+        "model": _KEY["model"],
+        "chain": (pa.string(), "chain, as the file has it"),
+        "residue_number": (pa.string(), "number with insertion code, as the file has it"),
+        "residue_name": (pa.string(), "name of the residue in files"),
+        "block_type": (pa.string(), "TMol's name of what it was scored as"),
+        "total": (pa.float32(), "sum of the weighted score types, in TMol energy units"),
+        **{
+            name: (pa.float32(), "weighted, a pair's halved between its residues")
+            for name in SCORE_TYPES
+        },
+    },
+)
 MEMORY = Table(
     "memory",
     {
@@ -134,7 +151,7 @@ TIMING = Table(
         "n_failed": (pa.int32(), "structures that failed in the chunk"),
         "startup_seconds": (pa.float64(), "imports and device"),
         "parameters_seconds": (pa.float64(), "parameter database and score function"),
-        "preparation_seconds": (pa.float64(), "files to poses"),
+        "preparation_seconds": (pa.float64(), "files to poses, if nothing was scored meanwhile"),
         "scoring_seconds": (pa.float64(), "stacking, rendering and scoring, results on the host"),
         "writing_seconds": (pa.float64(), "writing the chunk's tables"),
         "started_at": (pa.float64(), "UTC, seconds since 1970"),
@@ -146,7 +163,7 @@ CHUNKS = Table(
     "chunks",
     {
         "chunk": (pa.string(), "id, from the content of its members and the settings"),
-        "engine": (pa.string(), "native or tmol: what prepares it; upstream TMol scores either"),
+        "engine": (pa.string(), "native or tmol: what prepares and scores it"),
         "bucket": (pa.string(), "smallest-largest atom count of its bucket"),
         "n_structures": (pa.int32(), "structures"),
         "n_batches": (pa.int32(), "batches"),
@@ -162,11 +179,11 @@ MEMBERS = Table(
         "n_residues": (pa.int32(), "from the scan"),
         "n_atoms": (pa.int32(), "estimate from the scan"),
         "batch": (pa.int32(), "batch within the chunk, from 0"),
-        "engine_reason": (pa.string(), "why upstream TMol prepares it; empty if native does"),
+        "engine_reason": (pa.string(), "why upstream TMol is its engine; empty if native is"),
     },
 )
 
-# The tables that a chunk writes, and that merge joins.
+# The tables that every chunk writes, and that merge joins.
 CHUNK_TABLES = (SCORES, SCORES_UNWEIGHTED, FAILURES, MEMORY, TIMING)
 # Names that a sheet's further columns, which merge adds to the tables, may not have.
 RESERVED_COLUMNS = frozenset(SCORES.columns) | frozenset(FAILURES.columns)
@@ -236,9 +253,11 @@ def write_json(path: str | Path, value) -> None:
     write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
 
-def write_parquet(path: str | Path, table: Table, frame: pd.DataFrame) -> None:
+def write_parquet(path: str | Path, table: Table, frame: pd.DataFrame | pa.Table) -> None:
     """Write a table's frame as Parquet, with the table's columns and types."""
-    arrow = pa.Table.from_pandas(frame, schema=table.schema, preserve_index=False)
+    arrow = frame
+    if not isinstance(arrow, pa.Table):
+        arrow = pa.Table.from_pandas(frame, schema=table.schema, preserve_index=False)
     # Without pandas' metadata the bytes depend on the rows and on nothing else.
     arrow = arrow.replace_schema_metadata(None)
     write_atomically(path, lambda temporary: pq.write_table(arrow, temporary, compression="zstd"))

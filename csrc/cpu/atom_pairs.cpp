@@ -61,6 +61,7 @@ void AtomPairs::set_near(const PoseWork& work, const BlockTypes& types, int bloc
       const auto lower = [&](const auto& atoms, std::vector<float>& heavy,
                              std::vector<float>& hydrogens) {
         for (const auto& a : atoms[row]) {
+          if (a.n_bonds + path.n_bonds >= kFarBonds) break;
           for (const auto& b : atoms[other_row]) {
             const int n_bonds = a.n_bonds + path.n_bonds + b.n_bonds;
             if (n_bonds >= kFarBonds) break;
@@ -95,7 +96,7 @@ void AtomPairs::score(const PoseWork& work, const BlockTypes& types, const Kerne
   }
   const int n_own = atoms.begin[block + 1] - atoms.begin[block];
   const size_t room = n_candidates + kPadding, hit_room = size_t(n_own) * room;
-  const size_t n_floats = 16 * room + 3 * hit_room, n_integers = 4 * room + hit_room;
+  const size_t n_floats = 6 * room + 11 * hit_room, n_integers = 2 * room + 6 * hit_room;
   if (scratch.floats_.size() < n_floats) scratch.floats_.resize(2 * n_floats);
   if (scratch.integers_.size() < n_integers) scratch.integers_.resize(2 * n_integers);
   if (scratch.hits_of_atom_.size() < size_t(n_own)) scratch.hits_of_atom_.resize(n_own);
@@ -108,13 +109,17 @@ void AtomPairs::score(const PoseWork& work, const BlockTypes& types, const Kerne
     *candidates = {next_floats(), next_floats(), next_floats(), next_integers()};
   }
   buffers.hits_of_atom = scratch.hits_of_atom_.data();
-  buffers.hit_atom = std::exchange(integers, integers + hit_room);
-  for (float** array : {&buffers.hit_dist_sq, &buffers.hit_lj_weight, &buffers.hit_elec_weight}) {
-    *array = std::exchange(floats, floats + hit_room);
+  auto& own = buffers.own_waters;
+  auto& other = buffers.other_waters;
+  auto& bridges = buffers.bridges;
+  for (int32_t** array :
+       {&buffers.hit_atom, &own.atom, &other.atom, &other.self, &bridges.atom, &bridges.self}) {
+    *array = std::exchange(integers, integers + hit_room);
   }
-  for (auto* pairs : {&buffers.own_waters, &buffers.other_waters}) {
-    pairs->atom = next_integers();
-    for (float*& field : pairs->fields) field = next_floats();
+  for (float** array : {&buffers.hit_dist_sq, &buffers.hit_lj_weight, &buffers.hit_elec_weight,
+                        &own.lk, &own.excess[0], &own.excess[1], &own.excess[2], &own.excess[3],
+                        &other.lk, &bridges.lk, &bridges.angle}) {
+    *array = std::exchange(floats, floats + hit_room);
   }
   const PairKernelInput input = {atoms.x.data(),
                                  atoms.y.data(),

@@ -125,14 +125,15 @@ void HydrogenBonds::score(const PoseWork& work, const BlockTypes& types, int blo
                }));
   const auto near = work.near[block];
   for (int other : work.neighbors[block]) {
-    const auto is_other = [&](const NearBlock& one) { return one.block == other; };
-    const auto found = std::find_if(near.begin(), near.end(), is_other);
     // TMol counts bonds between other atoms than the two (hbond_pose_score.impl.hh,
     // SCORE_INTER_HBOND_ATOM_PAIR: ordinals where atoms are meant), and so its energies do.
     const auto n_bonds = [&](const auto& own, const auto& others) {
-      return found == near.end()
-                 ? kFarBonds
-                 : separation(types, *work.pose, block, own.counted, *found, others.counted);
+      for (const NearBlock& one : near) {
+        if (one.block == other) {
+          return separation(types, *work.pose, block, own.counted, one, others.counted);
+        }
+      }
+      return kFarBonds;
     };
     const auto n_bonds_back = [&](const auto& others, const auto& own) {
       return n_bonds(own, others);

@@ -164,24 +164,23 @@ class Sums {
   Floats of_[kNPairTerms] = {0, 0, 0, 0, 0, 0, 0, 0};
 };
 
-using WaterPairs = PairKernelScratch::WaterPairs;
 using AtomHits = PairKernelScratch::AtomHits;
 
-// The pairs of one heavy atom of the block with others that lk_ball looks at, collected while
-// solvation is scored.
+// The pairs of heavy atoms that lk_ball looks at: collected for all atoms of the block while
+// solvation is scored, and then scored.
 template <class Sums>
 class LKBall {
  public:
-  LKBall(const PairKernelInput& in, const PairKernelScratch& scratch, int self)
-      : in_(in), scratch_(scratch), self_(self), own_(in.rows[self]) {
-    if (!own_.has_waters) return;
-    const float* const row = in.waters + 4 * kMaxWaters * self;
-    for (int w = 0; w < kMaxWaters; ++w) {
-      if (row[4 * w] != kNoWater) {
-        waters_[n_waters_++] = {row[4 * w], row[4 * w + 1], row[4 * w + 2]};
-      }
+  LKBall(const PairKernelInput& in, const PairKernelScratch& scratch) : in_(in), to_(scratch) {}
+
+  // What is taken next are pairs of this atom.
+  TP_FN void start_atom(int self) {
+    self_ = self;
+    has_waters_ = in_.rows[self].has_waters > 0;
+    const float* const row = in_.waters + 4 * kMaxWaters * self;
+    for (int w = 0; has_waters_ && w < kMaxWaters; ++w) {
+      waters_[w] = {row[4 * w], row[4 * w + 1], row[4 * w + 2]};
     }
-    for (int w = n_waters_; w < kMaxWaters; ++w) waters_[w] = {kNoWater, kNoWater, kNoWater};
   }
 
   // Lanes that are no pairs have no solvation.
@@ -191,91 +190,96 @@ class LKBall {
     if (stdx::any_of(other_has)) {
       sums.add(kPairLKBallIso, select(other_has, lk.of_second, Floats(0)), atom);
       const Packer packer(other_has);
-      const WaterPairs& to = scratch_.other_waters;
-      packer.pack(atom, to.atom + n_other_);
-      packer.pack(lk.of_second, to.fields[0] + n_other_);
-      packer.pack(lk.of_first, to.fields[1] + n_other_);
-      packer.pack(dist_sq, to.fields[2] + n_other_);
+      packer.pack(atom, to_.other_waters.atom + n_other_);
+      packer.pack(lk.of_second, to_.other_waters.lk + n_other_);
+      store(Ints(self_), to_.other_waters.self + n_other_);
       n_other_ += packer.n_kept();
     }
-    if (n_waters_ == 0) return;
+    if (!has_waters_) return;
     sums.add(kPairLKBallIso, select(is_pair, lk.of_first, Floats(0)), atom);
     const Floats full_contact = contact_dist_sq(radius);
     Floats excess[kMaxWaters], least = Floats(kNoWater);
     for (int w = 0; w < kMaxWaters; ++w) {
-      excess[w] = dist_sq_to(waters_[w], at) - full_contact;
+      excess[w] = square(at.x - waters_[w].x) + square(at.y - waters_[w].y) +
+                  square(at.z - waters_[w].z) - full_contact;
       least = min(least, excess[w]);
     }
     // Beyond, the sum of the exponentials of four waters is too small.
     const Packer packer(is_pair && least < kWaterRamp + 1.4f);
-    const WaterPairs& to = scratch_.own_waters;
-    packer.pack(atom, to.atom + n_own_);
-    packer.pack(lk.of_first, to.fields[0] + n_own_);
-    for (int w = 0; w < kMaxWaters; ++w) packer.pack(excess[w], to.fields[1 + w] + n_own_);
+    packer.pack(atom, to_.own_waters.atom + n_own_);
+    packer.pack(lk.of_first, to_.own_waters.lk + n_own_);
+    for (int w = 0; w < kMaxWaters; ++w) {
+      packer.pack(excess[w], to_.own_waters.excess[w] + n_own_);
+    }
     n_own_ += packer.n_kept();
+
+    const Floats angle = bridge_angle(dist_sq, in_.water_dist);
+    const Packer bridging(other_has && angle > 0);
+    bridging.pack(atom, to_.bridges.atom + n_bridges_);
+    bridging.pack(lk.of_first + lk.of_second, to_.bridges.lk + n_bridges_);
+    bridging.pack(angle, to_.bridges.angle + n_bridges_);
+    store(Ints(self_), to_.bridges.self + n_bridges_);
+    n_bridges_ += bridging.n_kept();
   }
 
   TP_FN void score(Sums& sums) {
-    const WaterPairs& own = scratch_.own_waters;
+    // Beyond the last: pairs without solvation or angle.
+    store(Ints(self_), to_.own_waters.atom + n_own_);
+    store(Floats(0), to_.own_waters.lk + n_own_);
+    for (float* excess : to_.own_waters.excess) store(Floats(0), excess + n_own_);
     for (int i = 0; i < n_own_; i += kLanes) {
       Floats exponentials = 0;
-      for (int w = 0; w < kMaxWaters; ++w)
-        exponentials += exponential(-load(own.fields[1 + w] + i));
-      const Floats energies = load(own.fields[0] + i) * contact(exponentials, kWaterRamp);
-      sums.add(kPairLKBall, select(first_lanes(n_own_ - i), energies, Floats(0)),
-               atoms_at(own.atom, i, n_own_));
-    }
-    const WaterPairs& other = scratch_.other_waters;
-    const Vec3<Floats> self = {own_.x, own_.y, own_.z};
-    const Floats full_contact = contact_dist_sq(Floats(own_.radius));
-    int n_bridges = 0;
-    for (int i = 0; i < n_other_; i += kLanes) {
-      const Ints atom = atoms_at(other.atom, i, n_other_);
-      Floats exponentials = 0;
-      for (int w = 0; w < kMaxWaters; ++w) {
-        const auto water = water_of(atom, w);
-        exponentials += exponential(full_contact - dist_sq_between(water, self));
+      for (const float* excess : to_.own_waters.excess) {
+        exponentials += exponential(-load(excess + i));
       }
-      const Mask is_pair = first_lanes(n_other_ - i);
-      const Floats of_second = load(other.fields[0] + i);
-      sums.add(kPairLKBall,
-               select(is_pair, of_second * contact(exponentials, kWaterRamp), Floats(0)), atom);
-      if (n_waters_ == 0) continue;
-      const Floats angle = bridge_angle(load(other.fields[2] + i), in_.water_dist);
-      const Packer packer(angle > 0 && is_pair);
-      packer.pack(atom, own.atom + n_bridges);
-      packer.pack(of_second + load(other.fields[1] + i), own.fields[0] + n_bridges);
-      packer.pack(angle, own.fields[1] + n_bridges);
-      n_bridges += packer.n_kept();
+      sums.add(kPairLKBall, load(to_.own_waters.lk + i) * contact(exponentials, kWaterRamp),
+               load(to_.own_waters.atom + i));
     }
-    for (int i = 0; i < n_bridges; i += kLanes) {
-      const Ints atom = atoms_at(own.atom, i, n_bridges);
+
+    store(Ints(self_), to_.other_waters.atom + n_other_);
+    store(Ints(self_), to_.other_waters.self + n_other_);
+    store(Floats(0), to_.other_waters.lk + n_other_);
+    const auto rows = reinterpret_cast<FloatRows4>(in_.rows);
+    for (int i = 0; i < n_other_; i += kLanes) {
+      const Ints atom = load(to_.other_waters.atom + i), self = load(to_.other_waters.self + i);
+      const auto [x, y, z, _] = gather_rows(rows, self * 2 + 1).of;
+      const auto [type, radius, depth, charge] = gather_rows(rows, self * 2).of;
+      const Floats full_contact = contact_dist_sq(radius);
       Floats exponentials = 0;
       for (int w = 0; w < kMaxWaters; ++w) {
-        const auto water = water_of(atom, w);
-        for (int v = 0; v < n_waters_; ++v) {
-          exponentials += exponential(kOverlapGap - dist_sq_to(waters_[v], water));
+        exponentials += exponential(full_contact - dist_sq(water_of(atom, w), {x, y, z}));
+      }
+      sums.add(kPairLKBall, load(to_.other_waters.lk + i) * contact(exponentials, kWaterRamp),
+               atom);
+    }
+
+    store(Ints(self_), to_.bridges.atom + n_bridges_);
+    store(Ints(self_), to_.bridges.self + n_bridges_);
+    store(Floats(0), to_.bridges.lk + n_bridges_);
+    store(Floats(0), to_.bridges.angle + n_bridges_);
+    for (int i = 0; i < n_bridges_; i += kLanes) {
+      const Ints atom = load(to_.bridges.atom + i), self = load(to_.bridges.self + i);
+      Vec3<Floats> own[kMaxWaters];
+      for (int w = 0; w < kMaxWaters; ++w) own[w] = water_of(self, w);
+      Floats exponentials = 0;
+      for (int v = 0; v < kMaxWaters; ++v) {
+        const Vec3<Floats> water = water_of(atom, v);
+        // Two waters that are not there are at one point.
+        const Mask is_there = water.x != kNoWater;
+        for (int w = 0; w < kMaxWaters; ++w) {
+          exponentials +=
+              select(is_there, exponential(kOverlapGap - dist_sq(own[w], water)), Floats(0));
         }
       }
-      const Floats share =
-          select(first_lanes(n_bridges - i),
-                 contact(exponentials, kOverlapRamp) * load(own.fields[1] + i), Floats(0));
       // Both directions have the same share, and half of it each.
+      const Floats share = contact(exponentials, kOverlapRamp) * load(to_.bridges.angle + i);
       sums.add(kPairLKBridgeUncpl, share, atom);
-      sums.add(kPairLKBridge, select(share > 0, share * load(own.fields[0] + i), Floats(0)), atom);
+      sums.add(kPairLKBridge, share * load(to_.bridges.lk + i), atom);
     }
   }
 
  private:
-  static TP_FN Floats dist_sq_between(Vec3<Floats> a, Vec3<Floats> b) { return dot(a - b, a - b); }
-  static TP_FN Floats dist_sq_to(const Vec3<float>& a, Vec3<Floats> b) {
-    return square(b.x - a.x) + square(b.y - a.y) + square(b.z - a.z);
-  }
-  // Beyond the last, the atom itself.
-  TP_FN Ints atoms_at(const int32_t* atoms, int i, int n) const {
-    if (i + kLanes <= n) return load(atoms + i);
-    return Ints([&](auto lane) { return i + int(lane) < n ? atoms[i + int(lane)] : self_; });
-  }
+  static TP_FN Floats dist_sq(Vec3<Floats> a, Vec3<Floats> b) { return dot(a - b, a - b); }
   TP_FN Vec3<Floats> water_of(Ints atom, int water) const {
     const auto [x, y, z, _] =
         gather_rows(reinterpret_cast<FloatRows4>(in_.waters) + water, atom * kMaxWaters).of;
@@ -283,16 +287,16 @@ class LKBall {
   }
 
   const PairKernelInput& in_;
-  const PairKernelScratch& scratch_;
-  int self_;
-  const AtomRow& own_;
-  int n_waters_ = 0, n_own_ = 0, n_other_ = 0;
-  Vec3<float> waters_[kMaxWaters];
+  const PairKernelScratch& to_;
+  int self_ = 0;
+  bool has_waters_ = false;
+  Vec3<float> waters_[kMaxWaters] = {};
+  int n_own_ = 0, n_other_ = 0, n_bridges_ = 0;
 };
 
 template <class Sums>
 TP_FN void score_hits(const PairKernelInput& in, const PairKernelScratch& scratch, int a,
-                      Sums& sums) {
+                      LKBall<Sums>& lk_ball, Sums& sums) {
   const AtomHits hits = scratch.hits_of_atom[a];
   const int self = in.begin[in.block] + a;
   const AtomRow& own = in.rows[self];
@@ -300,7 +304,7 @@ TP_FN void score_hits(const PairKernelInput& in, const PairKernelScratch& scratc
   const bool is_polar = in.is_polar[own.type];
   const float* sigmas = in.sigma + own.type * in.n_atom_types;
   const auto rows = reinterpret_cast<FloatRows4>(in.rows);
-  LKBall<Sums> lk_ball(in, scratch, self);
+  if (is_heavy) lk_ball.start_atom(self);
   for (int i = hits.begin; i < hits.end; i += kLanes) {
     const Ints atom = load(scratch.hit_atom + i);
     const Floats dist_sq = load(scratch.hit_dist_sq + i), dist = stdx::sqrt(dist_sq);
@@ -325,7 +329,6 @@ TP_FN void score_hits(const PairKernelInput& in, const PairKernelScratch& scratc
     const auto [x, y, z, has_waters] = gather_rows(rows, atom * 2 + 1).of;
     lk_ball.take(atom, {x, y, z}, radius, has_waters, dist_sq, is_pair, lk, sums);
   }
-  if (is_heavy) lk_ball.score(sums);
 }
 
 // Inlined whole: a function left out would pass vectors through memory.
@@ -361,7 +364,9 @@ template <bool by_block>
     store(Floats(0), scratch.hit_elec_weight + hits.end);
     n_hits = hits.end + kLanes;
   }
-  for (int a = 0; a < n_atoms; ++a) score_hits(in, scratch, a, found);
+  LKBall<Sums<by_block>> lk_ball(in, scratch);
+  for (int a = 0; a < n_atoms; ++a) score_hits(in, scratch, a, lk_ball, found);
+  lk_ball.score(found);
   found.finish(sums);
 }
 

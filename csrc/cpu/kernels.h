@@ -5,6 +5,7 @@
 
 #include "energy/elec.h"
 #include "energy/lk.h"
+#include "energy/lk_ball.h"
 
 namespace tmol_plugin {
 
@@ -59,11 +60,19 @@ struct PairKernelScratch {
   AtomHits* hits_of_atom;
   int32_t* hit_atom;
   float *hit_dist_sq, *hit_lj_weight, *hit_elec_weight;
-  // Pairs for lk_ball: by what waters are looked at.
-  struct WaterPairs {
+  // Pairs of the block's heavy atoms for lk_ball, as many: by whose waters are looked at.
+  struct {
     int32_t* atom;
-    float* fields[5];
-  } own_waters, other_waters;
+    float *lk, *excess[kMaxWaters];
+  } own_waters;
+  struct {
+    int32_t *atom, *self;
+    float* lk;
+  } other_waters;
+  struct {
+    int32_t *atom, *self;
+    float *lk, *angle;
+  } bridges;
 };
 
 enum {

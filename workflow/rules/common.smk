@@ -8,7 +8,7 @@ import yaml
 from snakemake.exceptions import WorkflowError
 
 from tmol_plugin import config as configuration
-from tmol_plugin import inputs, provenance, tables
+from tmol_plugin import device, inputs, provenance, tables
 from tmol_plugin.errors import RunError
 
 
@@ -54,10 +54,16 @@ def attempts(retries):
 
 
 def planned_chunks(wildcards):
-    """done.json of every chunk of the plan."""
+    """What merge needs of every chunk of the plan."""
     with open(checkpoints.plan.get().output.chunks, encoding="utf-8") as file:
         ids = [line.split("\t")[0] for line in file][1:]
-    return [f"{RESULTS}/chunks/{chunk}/done.json" for chunk in ids]
+    names = ["done.json", *if_per_residue("per_residue.parquet")]
+    return [f"{RESULTS}/chunks/{chunk}/{name}" for chunk in ids for name in names]
+
+
+def if_per_residue(path):
+    """A file of a rule that is there if the config asks for energies of residues."""
+    return [path] if CONFIG["outputs"]["per_residue"] else []
 
 
 CONFIG = checked_config()

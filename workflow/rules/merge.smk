@@ -10,6 +10,7 @@ rule merge:
         failures=multiext(f"{RESULTS}/failures", ".tsv", ".parquet"),
         memory=multiext(f"{RESULTS}/memory", ".tsv", ".parquet"),
         timing=multiext(f"{RESULTS}/timing", ".tsv", ".parquet"),
+        per_residue=if_per_residue(f"{RESULTS}/per_residue.parquet"),
         run=f"{RESULTS}/run.json",
     log:
         f"{RESULTS}/logs/merge.log",

@@ -1,4 +1,4 @@
-# One chunk, one process, one GPU.
+# One chunk, one process, one GPU where it is scored on one.
 #
 # A chunk's id comes from its content, the settings and the parameters, so a finished chunk
 # stays valid when the plan is made anew: hence `ancient`. (It marks the object it is given:
@@ -14,6 +14,7 @@ rule score_chunk:
         failures=f"{RESULTS}/chunks/{{chunk}}/failures.parquet",
         memory=f"{RESULTS}/chunks/{{chunk}}/memory.parquet",
         timing=f"{RESULTS}/chunks/{{chunk}}/timing.parquet",
+        per_residue=if_per_residue(f"{RESULTS}/chunks/{{chunk}}/per_residue.parquet"),
         done=f"{RESULTS}/chunks/{{chunk}}/done.json",
     log:
         f"{RESULTS}/logs/score_chunk/{{chunk}}.log",
@@ -24,7 +25,7 @@ rule score_chunk:
         "../../envs/cpu.yaml"
     threads: CONFIG["threads"]
     resources:
-        gpu=0 if CONFIG["device"] == "cpu" else 1,
+        gpu=lambda wildcards, input: device.gpus_of_chunk(input.members, CONFIG["device"]),
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=lambda wildcards, attempt: int(30 + 3 * attempt * CONFIG["chunk"]["target_minutes"]),
     params:
