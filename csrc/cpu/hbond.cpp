@@ -13,6 +13,21 @@ namespace {
 // In the order of the parameters' metadata: see compiled_scoring.py.
 enum { kRangeSpan, kRise, kOuterWidth, kSoftmaxFade, kMaxDist = 5, kNGlobals };
 
+// The atoms whose bonds TMol counts in place of a block's donor hydrogens, or of its acceptors:
+// the first ones of each tile of 32 atoms, as many as the tile has of them.
+class CountedAtoms {
+ public:
+  // For the next one, in the atoms' order.
+  int next(int atom) {
+    constexpr int kTile = 32;
+    next_ = std::max(next_, atom / kTile * kTile);
+    return next_++;
+  }
+
+ private:
+  int next_ = 0;
+};
+
 }  // namespace
 
 HydrogenBonds::HydrogenBonds(const Arrays& arrays, const PolarAtoms& polar) : polar_(&polar) {
@@ -57,15 +72,14 @@ HydrogenBonds::Work HydrogenBonds::prepare(const BlockTypes& types, const PoseVi
   work.acceptor_offsets.push_back(0);
   for (int block = 0; block < pose.n_blocks; ++block) {
     const int type = pose.block_types[block], first = pose.atom_offsets[block];
-    int ordinal = 0;
+    CountedAtoms of_donors, of_acceptors;
     for (const DonorHydrogen& donor : polar_->donors(type)) {
       work.donors.push_back({pose.position(first + donor.hydrogen),
-                             pose.position(first + donor.heavy), donor.hydrogen, ordinal++,
-                             donor.type});
+                             pose.position(first + donor.heavy), donor.hydrogen,
+                             of_donors.next(donor.hydrogen), donor.type});
     }
-    ordinal = -1;
     for (const Acceptor& acceptor : polar_->acceptors(type)) {
-      ++ordinal;
+      const int counted = of_acceptors.next(acceptor.atom);
       if (acceptor.base < 0) continue;
       const Vec3<float> base = pose.position(first + acceptor.base);
       const int second = find_atom(types.view(), pose, block, acceptor.second_base);
@@ -74,7 +88,7 @@ HydrogenBonds::Work HydrogenBonds::prepare(const BlockTypes& types, const PoseVi
       work.acceptors.push_back({{pose.position(first + acceptor.atom), base,
                                  second < 0 ? base : pose.position(second), acceptor.hybridization},
                                 acceptor.atom,
-                                ordinal,
+                                counted,
                                 acceptor.type});
     }
     work.donor_offsets.push_back(int(work.donors.size()));
@@ -111,12 +125,12 @@ void HydrogenBonds::score(const PoseWork& work, const BlockTypes& types, int blo
                }));
   const auto near = work.near[block];
   for (int other : work.neighbors[block]) {
-    // TMol counts bonds between the atoms whose indices are the ordinals of donor hydrogen and
-    // acceptor (hbond_pose_score.impl.hh, SCORE_INTER_HBOND_ATOM_PAIR), and so its energies do.
+    // TMol counts bonds between other atoms than the two (hbond_pose_score.impl.hh,
+    // SCORE_INTER_HBOND_ATOM_PAIR: ordinals where atoms are meant), and so its energies do.
     const auto n_bonds = [&](const auto& own, const auto& others) {
       for (const NearBlock& one : near) {
         if (one.block == other) {
-          return separation(types, *work.pose, block, own.ordinal, one, others.ordinal);
+          return separation(types, *work.pose, block, own.counted, one, others.counted);
         }
       }
       return kFarBonds;

@@ -21,11 +21,11 @@ class HydrogenBonds {
   struct Work {
     struct Donor {
       Vec3<float> hydrogen, heavy;
-      int atom, ordinal, type;  // the hydrogen within its block, and among its donor hydrogens
+      int atom, counted, type;  // the hydrogen; the atom whose bonds count between blocks
     };
     struct Acceptor {
       HBondAcceptor<float> acceptor;
-      int atom, ordinal, type;
+      int atom, counted, type;
     };
     std::vector<Donor> donors;
     std::vector<Acceptor> acceptors;

@@ -96,13 +96,15 @@ PolarAtoms::PolarAtoms(const Arrays& arrays, const BlockTypes& types) {
     const auto is_atom = [&](int atom) { return atom >= 0 && atom < types.n_atoms(t); };
     for (int d = donor_offset_[t]; d < donor_offset_[t + 1]; ++d) {
       check(is_atom(heavy[d]) && is_atom(hydrogen[d]) && ordinal[d] >= 0 && donor_type[d] >= 0 &&
-            donor_type[d] < n_donor_types_);
+            donor_type[d] < n_donor_types_ &&
+            (d == donor_offset_[t] || hydrogen[d - 1] < hydrogen[d]));
       donors_.push_back({heavy[d], hydrogen[d], ordinal[d], donor_type[d]});
     }
     for (int a = acceptor_offset_[t]; a < acceptor_offset_[t + 1]; ++a) {
       const int atom = acceptor[a], kind = hybridization[a];
       check(is_atom(atom) && kind >= kSp2 && kind <= kRing && n_hydrogens[a] >= 0 &&
-            acceptor_type[a] >= 0 && acceptor_type[a] < n_acceptor_types_);
+            acceptor_type[a] >= 0 && acceptor_type[a] < n_acceptor_types_ &&
+            (a == acceptor_offset_[t] || acceptor[a - 1] < atom));
       // No amino acid accepts with an atom whose only heavy neighbour is in another block.
       const int base = bonds.find(t, atom, [](AtomId, bool is_h) { return !is_h; }).atom;
       const AtomId second = base < 0 ? kNone : second_base(bonds, t, atom, base, kind);
