@@ -59,7 +59,8 @@ def batches(poses: Named):
     """Poses of like sizes together, as many as TMol's memory allows."""
     batch = []
     for one in sorted(poses, key=lambda named: named[1].n_blocks):
-        if (len(batch) + 1) * one[1].n_blocks ** 2 > BATCH_BLOCK_PAIRS or len(batch) == BATCH_POSES:
+        block_pairs = (len(batch) + 1) * one[1].n_blocks ** 2
+        if batch and (block_pairs > BATCH_BLOCK_PAIRS or len(batch) == BATCH_POSES):
             yield batch
             batch = []
         batch.append(one)
