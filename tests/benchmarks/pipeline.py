@@ -98,9 +98,8 @@ def plain_loop(paths: list[Path], n_cores: int) -> tuple[float, dict[str, float]
             reading, scoring = reading + read - started, scoring + time.perf_counter() - read
         totals[path.name] = total
     n = len(paths)
-    print(
-        f"TMol alone, {n} files: {1e3 * reading / n:.0f} ms reading and {1e3 * scoring / n:.0f} scoring each"
-    )
+    read_ms, score_ms = 1e3 * reading / n, 1e3 * scoring / n
+    print(f"TMol alone, {n} files: {read_ms:.0f} ms reading and {score_ms:.0f} ms scoring each")
     return (reading + scoring) / n, totals
 
 
@@ -135,7 +134,7 @@ def main() -> None:
             print(f"  {len(rows)} {reason}: {rows['message'].iloc[0][:150]}")
         span = report_timing(tables["timing"])
         # One of each range of sizes: their times are as different as their sizes.
-        by_size = n_atoms.sort_values(kind="stable")
+        by_size = n_atoms[scores.index].sort_values(kind="stable")
         ranges = np.array_split(by_size.index, min(options.sample, len(by_size)))
         rng = np.random.default_rng(20160)
         sample = [str(rng.choice(names)) for names in ranges]
