@@ -1,4 +1,4 @@
-// Lays out what the pair kernel reads: near atoms with their weights, far blocks, and room.
+// Lays out what the pair kernel reads: near atoms with their codes, far blocks, and room.
 #include "cpu/atom_pairs.h"
 
 #include <algorithm>
@@ -6,24 +6,21 @@
 
 namespace tmol_plugin {
 
-// Vectors of up to 16 floats are loaded from each row.
+// Vectors of up to 16 codes are loaded from each row.
 int AtomPairs::Scratch::Near::stride() const { return (int(atoms.size()) + 15) / 16 * 16; }
 
-// Rows that start with those of [n_rows, row_size] `own`, the first `width` columns, and go on
-// with ones.
-void AtomPairs::Scratch::Near::set_rows(const float* own, int row_size, int n_rows, int width,
-                                        std::vector<float>& weights) const {
+// Rows that start with the first `width` columns of [n_rows, n_rows] `own`, and go on with full
+// weights.
+void AtomPairs::Scratch::Near::set_codes(const uint8_t* own, int n_rows, int width) {
   const int n_columns = stride();
-  weights.resize(size_t(n_rows) * n_columns);
+  codes.assign(size_t(n_rows) * n_columns, kFullWeight);
   for (int a = 0; a < n_rows; ++a) {
-    float* const row = weights.data() + a * n_columns;
-    std::copy_n(own + a * row_size, width, row);
-    std::fill(row + width, row + n_columns, 1.0f);
+    std::copy_n(own + a * n_rows, width, codes.data() + a * n_columns);
   }
 }
 
 PairKernelInput::NearAtoms AtomPairs::Scratch::Near::view() const {
-  return {atoms.data(), int32_t(atoms.size()), stride(), lj_weights.data(), elec_weights.data()};
+  return {atoms.data(), int32_t(atoms.size()), stride(), codes.data()};
 }
 
 void AtomPairs::set_near(const PoseWork& work, const BlockTypes& types, int block,
@@ -42,15 +39,11 @@ void AtomPairs::set_near(const PoseWork& work, const BlockTypes& types, int bloc
   }
   const int type = pose.block_types[block], n = types.n_atoms(type);
   const int n_heavy = tables_.n_heavy[type];
-  const auto set = [&](const std::vector<float>& of_types, std::vector<float>& heavy,
-                       std::vector<float>& hydrogens) {
-    const float* const own = of_types.data() + tables_.weight_offset[type];
-    scratch.heavy_.set_rows(own, n, n, n_heavy, heavy);
-    scratch.hydrogens_.set_rows(own + n_heavy, n, n, n - n_heavy, hydrogens);
-  };
-  set(tables_.lj_weight, scratch.heavy_.lj_weights, scratch.hydrogens_.lj_weights);
-  set(tables_.elec_weight, scratch.heavy_.elec_weights, scratch.hydrogens_.elec_weights);
+  const uint8_t* const own = tables_.codes.data() + tables_.code_offset[type];
+  scratch.heavy_.set_codes(own, n, n_heavy);
+  scratch.hydrogens_.set_codes(own + n_heavy, n, n - n_heavy);
 
+  const int heavy_stride = scratch.heavy_.stride(), hydrogen_stride = scratch.hydrogens_.stride();
   int heavy_before = n_heavy, hydrogens_before = n - n_heavy;
   for (const NearBlock& near : work.near[block]) {
     if (near.block < block) continue;
@@ -58,23 +51,24 @@ void AtomPairs::set_near(const PoseWork& work, const BlockTypes& types, int bloc
     for (const ConnectionPath& path : near.paths) {
       const int row = types.connection_begin(type) + path.connection;
       const int other_row = types.connection_begin(other) + path.other_connection;
-      const auto lower = [&](const auto& atoms, std::vector<float>& heavy,
-                             std::vector<float>& hydrogens) {
+      const auto lower = [&](const auto& atoms, int shift) {
         for (const auto& a : atoms[row]) {
           if (a.n_bonds + path.n_bonds >= kFarBonds) break;
           for (const auto& b : atoms[other_row]) {
             const int n_bonds = a.n_bonds + path.n_bonds + b.n_bonds;
             if (n_bonds >= kFarBonds) break;
-            float& weight = b.place < other_heavy
-                                ? heavy[a.place * scratch.heavy_.stride() + heavy_before + b.place]
-                                : hydrogens[a.place * scratch.hydrogens_.stride() +
-                                            hydrogens_before + b.place - other_heavy];
-            weight = std::min(weight, bond_weight(n_bonds));
+            uint8_t& code =
+                b.place < other_heavy
+                    ? scratch.heavy_.codes[a.place * heavy_stride + heavy_before + b.place]
+                    : scratch.hydrogens_.codes[a.place * hydrogen_stride + hydrogens_before +
+                                               b.place - other_heavy];
+            const int before = code >> shift & 3, now = std::max<int>(before, bond_code(n_bonds));
+            code = uint8_t(code + ((now - before) << shift));
           }
         }
       };
-      lower(tables_.lj_near, scratch.heavy_.lj_weights, scratch.hydrogens_.lj_weights);
-      lower(tables_.elec_near, scratch.heavy_.elec_weights, scratch.hydrogens_.elec_weights);
+      lower(tables_.lj_near, 0);
+      lower(tables_.elec_near, kElecCodeShift);
     }
     heavy_before += other_heavy;
     hydrogens_before += types.n_atoms(other) - other_heavy;
@@ -96,7 +90,7 @@ void AtomPairs::score(const PoseWork& work, const BlockTypes& types, const Kerne
   }
   const int n_own = atoms.begin[block + 1] - atoms.begin[block];
   const size_t room = n_candidates + kPadding, hit_room = size_t(n_own) * room;
-  const size_t n_floats = 6 * room + 11 * hit_room, n_integers = 2 * room + 6 * hit_room;
+  const size_t n_floats = 6 * room + 9 * hit_room, n_integers = 2 * room + 6 * hit_room;
   if (scratch.floats_.size() < n_floats) scratch.floats_.resize(2 * n_floats);
   if (scratch.integers_.size() < n_integers) scratch.integers_.resize(2 * n_integers);
   if (scratch.hits_of_atom_.size() < size_t(n_own)) scratch.hits_of_atom_.resize(n_own);
@@ -113,12 +107,11 @@ void AtomPairs::score(const PoseWork& work, const BlockTypes& types, const Kerne
   auto& other = buffers.other_waters;
   auto& bridges = buffers.bridges;
   for (int32_t** array :
-       {&buffers.hit_atom, &own.atom, &other.atom, &other.self, &bridges.atom, &bridges.self}) {
+       {&buffers.hits, &own.atom, &other.atom, &other.self, &bridges.atom, &bridges.self}) {
     *array = std::exchange(integers, integers + hit_room);
   }
-  for (float** array : {&buffers.hit_dist_sq, &buffers.hit_lj_weight, &buffers.hit_elec_weight,
-                        &own.lk, &own.excess[0], &own.excess[1], &own.excess[2], &own.excess[3],
-                        &other.lk, &bridges.lk, &bridges.angle}) {
+  for (float** array : {&buffers.hit_dist_sq, &own.lk, &own.excess[0], &own.excess[1],
+                        &own.excess[2], &own.excess[3], &other.lk, &bridges.lk, &bridges.angle}) {
     *array = std::exchange(floats, floats + hit_room);
   }
   const PairKernelInput input = {atoms.x.data(),

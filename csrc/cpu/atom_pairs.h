@@ -25,10 +25,9 @@ class AtomPairs {
     friend AtomPairs;
     struct Near {
       std::vector<int32_t> atoms;
-      std::vector<float> lj_weights, elec_weights;
+      std::vector<uint8_t> codes;
       PairKernelInput::NearAtoms view() const;
-      void set_rows(const float* own, int row_size, int n_rows, int width,
-                    std::vector<float>& weights) const;
+      void set_codes(const uint8_t* own, int n_rows, int width);
       int stride() const;
     };
     Near heavy_, hydrogens_;

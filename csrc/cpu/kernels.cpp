@@ -77,36 +77,29 @@ int find_hits(const PairKernelInput& in, const PairKernelScratch& scratch, const
   // Copies, which no store through a pointer can change.
   const float *const of_x = of.x, *const of_y = of.y, *const of_z = of.z;
   const int32_t* const of_atom = of.atom;
-  int32_t* const hit_atom = scratch.hit_atom;
+  int32_t* const hits = scratch.hits;
   float* const hit_dist_sq = scratch.hit_dist_sq;
   const auto dist_sq_to = [=](int i) {
     return square(load(of_x + i) - x) + square(load(of_y + i) - y) + square(load(of_z + i) - z);
   };
   const int n_near = near.n_atoms;
-  const float* const lj_row = near.lj_weights + a * near.stride;
-  const float* const elec_row = near.elec_weights + a * near.stride;
+  const uint8_t* const codes = near.codes + a * near.stride;
   int i = 0;
   for (; i < n_near; i += kLanes) {
-    const Floats lj = load(lj_row + i), elec = load(elec_row + i);
+    const Ints code = widened(codes + i);
     const Floats dist_sq = dist_sq_to(i);
-    const Packer packer(dist_sq < select(lj + elec > 0, Floats(kReachSq), Floats(0)));
-    packer.pack(load(of_atom + i), hit_atom + count);
+    const Mask is_pair = stdx::static_simd_cast<Floats>(code) != float(kNoCode);
+    const Packer packer(dist_sq < kReachSq && is_pair);
+    packer.pack(load(of_atom + i) + (code << kCodeShift), hits + count);
     packer.pack(dist_sq, hit_dist_sq + count);
-    packer.pack(lj, scratch.hit_lj_weight + count);
-    packer.pack(elec, scratch.hit_elec_weight + count);
     count += packer.n_kept();
   }
-  const int n_near_hits = count;
   for (; i < n_candidates; i += kLanes) {
     const Floats dist_sq = dist_sq_to(i);
     const Packer packer(dist_sq < kReachSq);
-    packer.pack(load(of_atom + i), hit_atom + count);
+    packer.pack(load(of_atom + i), hits + count);
     packer.pack(dist_sq, hit_dist_sq + count);
     count += packer.n_kept();
-  }
-  for (int hit = n_near_hits; hit < count; hit += kLanes) {
-    store(Floats(1), scratch.hit_lj_weight + hit);
-    store(Floats(1), scratch.hit_elec_weight + hit);
   }
   return count;
 }
@@ -314,9 +307,10 @@ TP_FN void score_hits(const PairKernelInput& in, const PairKernelScratch& scratc
   const auto rows = reinterpret_cast<FloatRows4>(in.rows);
   if (is_heavy) lk_ball.start_atom(self);
   for (int i = hits.begin; i < hits.end; i += kLanes) {
-    const Ints atom = load(scratch.hit_atom + i);
+    const Ints hit = load(scratch.hits + i), atom = hit & ((1 << kCodeShift) - 1);
+    const Ints code = hit >> kCodeShift;
     const Floats dist_sq = load(scratch.hit_dist_sq + i), dist = stdx::sqrt(dist_sq);
-    const Floats weight = load(scratch.hit_lj_weight + i);
+    const Floats weight = look_up(kBondWeights, code & 3);
     const auto [types, radius, root_depth, charge] = gather_rows(rows, atom * 2).of;
     const Ints other = std::bit_cast<Ints>(types);
     const Floats sigma = is_polar ? gather(sigmas, other) : own.radius + radius;
@@ -324,7 +318,8 @@ TP_FN void score_hits(const PairKernelInput& in, const PairKernelScratch& scratc
     const LJEnergy<Floats> lj = lj_energy(dist, sigma, own.root_depth * root_depth, faded, in.lj);
     sums.add(kPairLJAtr, weight * lj.attraction, atom);
     sums.add(kPairLJRep, weight * lj.repulsion, atom);
-    const Floats elec_weight = load(scratch.hit_elec_weight + i) * (own.charge * charge);
+    const Floats elec_weight =
+        look_up(kBondWeights, code >> kElecCodeShift) * (own.charge * charge);
     sums.add(kPairElec,
              select(dist < in.elec.max_dis, elec_weight * elec_energy(dist, in.elec), Floats(0)),
              atom);
@@ -365,10 +360,8 @@ TP_INLINED_WHOLE void score_all(const PairKernelInput& in, const PairKernelScrat
     hits.heavy_end = find_hits(in, scratch, heavy, n_heavy, in.near_heavy, a, n_hits);
     hits.end = find_hits(in, scratch, hydrogens, n_hydrogens, in.near_hydrogens, a, hits.heavy_end);
     // Beyond the last: weightless pairs with itself.
-    store(Ints(in.begin[in.block] + a), scratch.hit_atom + hits.end);
+    store(Ints((in.begin[in.block] + a) + (kNoCode << kCodeShift)), scratch.hits + hits.end);
     store(Floats(25), scratch.hit_dist_sq + hits.end);
-    store(Floats(0), scratch.hit_lj_weight + hits.end);
-    store(Floats(0), scratch.hit_elec_weight + hits.end);
     n_hits = hits.end + kLanes;
   }
   LKBall<Sums<by_block>> lk_ball(in, scratch);

@@ -15,6 +15,20 @@ inline constexpr int kPadding = 16;
 struct AtomRow;
 struct Box;
 
+// How the bonds between two atoms weigh their energies: in the low two bits for Lennard-Jones and
+// solvation, in the next two for electrostatics. Larger is less.
+enum BondCode : uint8_t { kFullWeight, kFifthWeight, kNoWeight };
+inline constexpr float kBondWeights[8] = {1.0f, 0.2f, 0.0f};
+inline constexpr int kElecCodeShift = 2;
+inline constexpr uint8_t kNoCode = kNoWeight | kNoWeight << kElecCodeShift;
+
+inline BondCode bond_code(int n_bonds) {
+  return n_bonds < 4 ? kNoWeight : n_bonds == 4 ? kFifthWeight : kFullWeight;
+}
+
+// A pose has fewer atoms than 1 << kCodeShift.
+inline constexpr int kCodeShift = 27;
+
 // Raw arrays: what is compiled for a newer processor must not share code with the rest, so it
 // instantiates nothing of the standard library's containers.
 struct PairKernelInput {
@@ -34,15 +48,15 @@ struct PairKernelInput {
   const LKType* lk_types;
   const LKPair* lk_pairs;
   // The block, its later neighbours that are no near blocks, and the atoms of those that are
-  // and of itself, heavy atoms and hydrogens apart. Weights are by atom of the block and near
-  // atom: [n, stride], ones beyond the atoms, the stride a multiple of 16.
+  // and of itself, heavy atoms and hydrogens apart. Codes are by atom of the block and near
+  // atom: [n, stride], 0 beyond the atoms, the stride a multiple of 16.
   int32_t block;
   const int32_t* far_blocks;
   int32_t n_far_blocks;
   struct NearAtoms {
     const int32_t* atoms;
     int32_t n_atoms, stride;
-    const float *lj_weights, *elec_weights;
+    const uint8_t* codes;
   } near_heavy, near_hydrogens;
 };
 
@@ -58,8 +72,8 @@ struct PairKernelScratch {
     int32_t begin, heavy_end, end;
   };
   AtomHits* hits_of_atom;
-  int32_t* hit_atom;
-  float *hit_dist_sq, *hit_lj_weight, *hit_elec_weight;
+  int32_t* hits;  // the atom, and the pair's code kCodeShift bits up
+  float* hit_dist_sq;
   // Pairs of the block's heavy atoms for lk_ball, as many: by whose waters are looked at.
   struct {
     int32_t* atom;

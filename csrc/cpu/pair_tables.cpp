@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "cpu/kernels.h"
+
 namespace tmol_plugin {
 namespace {
 
@@ -175,14 +177,13 @@ PairTables::PairTables(const Arrays& arrays, const BlockTypes& types) {
       const int kind = type_of[begin + a];
       atoms.push_back({kind, radius[kind], std::sqrt(depth[kind]), charges[begin + a], 0, 0, 0, 0});
     }
-    weight_offset.push_back(int64_t(lj_weight.size()));
+    code_offset.push_back(int64_t(codes.size()));
     for (int i = 0; i < count; ++i) {
       for (int j = 0; j < count; ++j) {
+        const auto code = [&](int a, int b) { return bond_code(types.path(t, a, b)); };
         const int a = own[i], b = own[j];
-        lj_weight.push_back(j > i ? bond_weight(types.path(t, a, b)) : 0);
-        elec_weight.push_back(
-            j > i ? bond_weight(types.path(t, representative[begin + a], representative[begin + b]))
-                  : 0);
+        const int elec = code(representative[begin + a], representative[begin + b]);
+        codes.push_back(j > i ? uint8_t(code(a, b) | elec << kElecCodeShift) : kNoCode);
       }
     }
     for (int c = 0; c < types.n_connections(t); ++c) {

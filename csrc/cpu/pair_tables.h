@@ -42,10 +42,10 @@ class PairTables {
   std::vector<AtomRow> atoms;
   std::vector<int32_t> n_heavy;  // by block type
 
-  // Weights of pairs by the bonds between them, lj and lk in one, elec in the other; within a
-  // block type [n, n] in the new order, nothing where the second is not after the first.
-  std::vector<int64_t> weight_offset;  // by block type
-  std::vector<float> lj_weight, elec_weight;
+  // Codes of pairs within a block type, [n, n] in the new order; no weight where the second atom
+  // is not after the first.
+  std::vector<int64_t> code_offset;  // by block type
+  std::vector<uint8_t> codes;
 
   // Atoms within 4 bonds of a connection, the closest first, by connection of all block types.
   struct NearAtom {
@@ -54,8 +54,5 @@ class PairTables {
   };
   std::vector<std::vector<NearAtom>> lj_near, elec_near;
 };
-
-// Of atoms that many bonds apart.
-inline float bond_weight(int n_bonds) { return n_bonds < 4 ? 0.0f : n_bonds == 4 ? 0.2f : 1.0f; }
 
 }  // namespace tmol_plugin

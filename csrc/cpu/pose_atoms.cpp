@@ -3,12 +3,18 @@
 
 #include <algorithm>
 #include <limits>
+#include <stdexcept>
+#include <string>
 
 namespace tmol_plugin {
 
 PoseAtoms::PoseAtoms(const PairTables& tables, const PoseView& pose) {
   const int first = pose.atom_offsets[0];
   const size_t n_atoms = size_t(pose.atom_offsets[pose.n_blocks] - first);
+  if (n_atoms >= size_t{1} << kCodeShift) {
+    throw std::invalid_argument("a pose of " + std::to_string(n_atoms) + " atoms; at most " +
+                                std::to_string((1 << kCodeShift) - 1) + " can be scored");
+  }
   for (auto* values : {&x, &y, &z}) values->resize(n_atoms + kPadding);
   rows.resize(n_atoms + kPadding);
   block.resize(n_atoms + kPadding);

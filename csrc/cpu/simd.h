@@ -132,6 +132,25 @@ inline Ints lane_numbers() {
   return Ints([](auto lane) { return int32_t(lane); });
 }
 
+inline Ints widened(const uint8_t* from) {
+#ifdef __AVX2__
+  return std::bit_cast<Ints>(
+      _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+#else
+  return Ints([&](auto lane) { return int32_t(from[lane]); });
+#endif
+}
+
+// table[at[lane]] in each lane.
+inline Floats look_up(const float (&table)[8], Ints at) {
+#ifdef __AVX2__
+  return std::bit_cast<Floats>(
+      _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), std::bit_cast<__m256i>(at)));
+#else
+  return gather(table, at);
+#endif
+}
+
 // The first n lanes: all if there are no more, none if n is not positive.
 inline Mask first_lanes(int n) {
   return Floats([](auto lane) { return float(lane); }) < Floats(float(n));
