@@ -252,9 +252,10 @@ def _computed(coords, topology, parameters_id, n_threads, by_block=False):
 
 
 def _check_finite(arrays: dict[str, np.ndarray]) -> None:
-    bad = np.flatnonzero(~np.isfinite(arrays["coords"]).all(axis=1))
-    if len(bad) == 0:
+    finite = np.isfinite(arrays["coords"])
+    if finite.all():
         return
+    bad = np.flatnonzero(~finite.all(axis=1))
     starts = arrays["block_atom_offsets"][arrays["pose_block_offsets"]]
     poses = np.unique(np.searchsorted(starts, bad, side="right") - 1).tolist()
     atom = bad[0] - starts[poses[0]]

@@ -124,7 +124,10 @@ void HydrogenBonds::score(const PoseWork& work, const BlockTypes& types, int blo
                  return types.path(type, donor.atom, acceptor.atom);
                }));
   const auto near = work.near[block];
+  const std::vector<Box>& boxes = work.atoms.boxes;
   for (int other : work.neighbors[block]) {
+    // A little more than what rounding can take away.
+    if (gap_sq(boxes[block], boxes[other]) > 1.001f * globals_.max_dist_sq) continue;
     // TMol counts bonds between other atoms than the two (hbond_pose_score.impl.hh,
     // SCORE_INTER_HBOND_ATOM_PAIR: ordinals where atoms are meant), and so its energies do.
     const auto n_bonds = [&](const auto& own, const auto& others) {
