@@ -9,10 +9,13 @@
 namespace tmol_plugin {
 namespace {
 
-using Triple = std::array<float, 3>;
+// In double precision no coordinate overflows.
+using Triple = std::array<double, 3>;
 
 Triple center(const Box& box) {
-  return {(box.low.x + box.high.x) / 2, (box.low.y + box.high.y) / 2, (box.low.z + box.high.z) / 2};
+  const auto middle = [](double low, double high) { return (low + high) / 2; };
+  return {middle(box.low.x, box.high.x), middle(box.low.y, box.high.y),
+          middle(box.low.z, box.high.z)};
 }
 
 // Cells at least as wide as two neighbours' centres may be apart: neighbours are in one cell, or
@@ -36,11 +39,11 @@ class Grid {
     const auto n_cells = [&] {
       double n = 1;
       for (int axis = 0; axis < 3; ++axis) {
-        n *= n_[axis] = int(std::min(1e6f, (high[axis] - low_[axis]) / width_)) + 1;
+        n *= n_[axis] = int(std::min(1e6, (high[axis] - low_[axis]) / width_)) + 1;
       }
       return n;
     };
-    while (n_cells() > 8.0 + double(boxes.size())) width_ *= 1.5f;
+    while (n_cells() > 8.0 + double(boxes.size())) width_ *= 1.5;
     offsets_.assign(size_t(n_[0]) * n_[1] * n_[2] + 1, 0);
     std::vector<int> cells;
     for (const Box& box : boxes) {
@@ -90,7 +93,7 @@ class Grid {
   int cell(std::array<int, 3> at) const { return (at[0] * n_[1] + at[1]) * n_[2] + at[2]; }
 
   Triple low_;
-  float width_ = 0;
+  double width_ = 0;
   std::array<int, 3> n_;
   std::vector<int> offsets_;
   std::vector<int32_t> members_;

@@ -74,6 +74,8 @@ TEST_CASE("a block far from all others, and one as large as all, cost no neighbo
   boxes.push_back({{1e6f, 1e6f, 1e6f}, {1e6f + 5, 1e6f + 5, 1e6f + 5}});
   boxes.push_back({{-10, -10, -10}, {60, 60, 60}});
   check(boxes);
+  boxes.push_back({{-3e38f, 3e38f, -3e38f}, {-3e38f, 3e38f, -3e38f}});
+  check(boxes);
   std::vector<Box> line;
   for (int i = 0; i < 200; ++i) line.push_back({{3.8f * i, 0, 0}, {3.8f * i + 5, 4, 4}});
   check(line);
