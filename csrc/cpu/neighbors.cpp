@@ -31,8 +31,8 @@ class Grid {
         low_[axis] = std::min(low_[axis], at[axis]);
         high[axis] = std::max(high[axis], at[axis]);
       }
-      width_ = std::max(
-          {width_, box.high.x - box.low.x, box.high.y - box.low.y, box.high.z - box.low.z});
+      width_ = std::max<double>({width_, extent(box.low.x, box.high.x),
+                                 extent(box.low.y, box.high.y), extent(box.low.z, box.high.z)});
     }
     width_ += reach;
     // Blocks far from all others do not make more cells than there are blocks.
