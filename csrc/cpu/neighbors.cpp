@@ -25,6 +25,7 @@ class Grid {
   Grid(std::span<const Box> boxes, float reach) {
     Triple high;
     low_ = high = center(boxes[0]);
+    const auto extent = [](double from, double to) { return to - from; };
     for (const Box& box : boxes) {
       const Triple at = center(box);
       for (int axis = 0; axis < 3; ++axis) {
