@@ -21,7 +21,7 @@ from parity import (
 from structure_cases import POSE
 
 from tmol_plugin.engine import TmolEngine
-from tmol_plugin.errors import StructureError
+from tmol_plugin.errors import RunError, StructureError
 from tmol_plugin.native_engine import NativeTmolEngine
 from tmol_plugin.policy import Policy
 from tmol_plugin.pose import Pose
@@ -300,3 +300,23 @@ def test_residues_are_dropped_or_rebuilt_under_the_policy(tmp_path, compiled):
     path.write_bytes(CASES["atom-missing"].content)
     with pytest.raises(NotCoveredError, match="missing heavy atoms"):
         read_pose(path, compiled, policy=Policy(missing_side_chains="rebuild"))
+
+
+def test_the_first_model_is_read_unless_another_is_asked_for(tmp_path, compiled):
+    lines = (STRUCTURES / "1ubi.pdb").read_text().splitlines()
+    atoms = [line for line in lines if line.startswith("ATOM")]
+    shifted = [line[:30] + f"{float(line[30:38]) + 5:8.3f}" + line[38:] for line in atoms]
+    text = ["MODEL        4", *atoms, "ENDMDL", "MODEL        7", *shifted, "ENDMDL", "END"]
+    path = tmp_path / "models.pdb"
+    path.write_text("\n".join(text) + "\n")
+    first, fourth, seventh = (read_pose(path, compiled, model=m) for m in (None, 4, 7))
+    np.testing.assert_array_equal(first.coords, fourth.coords)
+    np.testing.assert_allclose(seventh.coords[:, 0], first.coords[:, 0] + 5, atol=1e-4)
+    assert [p.n_atoms for p in read_poses([str(path)], compiled)] == [first.n_atoms]
+
+
+def test_arguments_that_are_none_are_refused_by_name(compiled):
+    with pytest.raises(RunError, match="hydrogens is 'kept': give 'keep' or 'optimize'"):
+        read_pose(STRUCTURES / "1ubi.pdb", compiled, hydrogens="kept")
+    with pytest.raises(TypeError, match="give a list of paths"):
+        next(read_poses("1ubi.pdb", compiled))

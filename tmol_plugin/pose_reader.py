@@ -42,7 +42,7 @@ def read_poses(
     paths: Iterable[str],
     parameters: Parameters,
     threads: int = 1,
-    model: int = 1,
+    model: int | None = None,
     policy: Policy = DEFAULT,
 ) -> Iterator[Pose | StructureError]:
     """Prepare one model of each file, as `structure.read_pose` does.
@@ -54,6 +54,8 @@ def read_poses(
     Yields:
         For each path in turn its Pose, or the StructureError that it ended in.
     """
+    if isinstance(paths, str):
+        raise TypeError(f"paths is the string {paths!r}: give a list of paths")
     if threads <= 1:
         outcomes = (_outcome(path, tables_of(parameters), model, policy) for path in paths)
     else:
@@ -70,7 +72,7 @@ def read_poses(
 _NOT_COVERED = ""
 
 
-def _outcome(path: str, tables: native.Tables, model: int, policy: Policy) -> _Outcome:
+def _outcome(path: str, tables: native.Tables, model: int | None, policy: Policy) -> _Outcome:
     try:
         return prepare_file(Source(path), tables, model, policy)
     except NotCoveredError as error:
@@ -92,11 +94,11 @@ def _is_ready() -> bool:
     return _worker_tables is not None
 
 
-def _work(paths: list[str], model: int, policy: Policy) -> list[_Outcome]:
+def _work(paths: list[str], model: int | None, policy: Policy) -> list[_Outcome]:
     return [_outcome(path, _worker_tables, model, policy) for path in paths]
 
 
-def _in_processes(paths, parameters, threads: int, model: int, policy: Policy):
+def _in_processes(paths, parameters, threads: int, model: int | None, policy: Policy):
     workers = _Workers(threads, preparation_arrays(parameters), model, policy)
     under_way: deque[tuple[list[str], Future]] = deque()
     try:
@@ -124,7 +126,7 @@ def _in_processes(paths, parameters, threads: int, model: int, policy: Policy):
 class _Workers:
     """Processes that prepare files, started anew when one of them dies."""
 
-    def __init__(self, threads: int, arrays, model: int, policy: Policy):
+    def __init__(self, threads: int, arrays, model: int | None, policy: Policy):
         # Through a file: to hand them to a process that dies at its start could wait for ever.
         self._folder = TemporaryDirectory()
         self._file = f"{self._folder.name}/tables.npz"

@@ -14,7 +14,7 @@ import gemmi
 import numpy as np
 
 from tmol_plugin import native
-from tmol_plugin.errors import StructureError
+from tmol_plugin.errors import RunError, StructureError
 from tmol_plugin.naming import padded_names, preparation_arrays
 from tmol_plugin.parameters import Parameters
 from tmol_plugin.policy import Policy, read_structure
@@ -57,7 +57,7 @@ def read_pose(
     source: Source | str | Path,
     parameters: Parameters,
     hydrogens: str = "keep",
-    model: int = 1,
+    model: int | None = None,
     policy: Policy = DEFAULT,
 ) -> Pose:
     """Prepare one model of a PDB or mmCIF file.
@@ -66,7 +66,7 @@ def read_pose(
         source: a path, or a file that was opened already.
         parameters: what the block types are taken from.
         hydrogens: keep (missing ones are built), or optimize, which is not covered.
-        model: number of the model, as the file counts.
+        model: number of the model, as the file counts; None for its first.
         policy: what becomes of residues and atoms that cannot be scored.
 
     Returns:
@@ -76,16 +76,26 @@ def read_pose(
         NotCoveredError: if only upstream TMol prepares such a structure.
         StructureError: with a reason of `errors.REASONS` and a message that names the file
             and the residues, if the structure cannot be scored.
+        RunError: `hydrogens` is neither of its values.
     """
+    if hydrogens not in ("keep", "optimize"):
+        raise RunError(f"hydrogens is {hydrogens!r}: give 'keep' or 'optimize'")
     source = source if isinstance(source, Source) else Source(str(source))
     if hydrogens != "keep":
-        structure = read_structure(source, model, policy)
+        structure = read_structure(source, _number_of(source, model), policy)
         raise NotCoveredError(f"{source.path}: hydrogens: {hydrogens}", structure)
     return make_pose(prepare_file(source, tables_of(parameters), model, policy), parameters)
 
 
-def prepare_file(source: Source, tables: native.Tables, model: int, policy: Policy) -> "Result":
+def _number_of(source: Source, model: int | None) -> int:
+    return model or source.first_model or next(iter(source.models), 1)
+
+
+def prepare_file(
+    source: Source, tables: native.Tables, model: int | None, policy: Policy
+) -> "Result":
     """What `read_pose` makes a pose of; needs no Parameters, so that any process can do it."""
+    model = _number_of(source, model)
     with reasoned(source.path):
         try:
             atoms, bonds, partners = read_plain(source, model)
