@@ -3,6 +3,8 @@
 // Compiled for each instruction set. All but the table of entries has internal linkage.
 #include "cpu/kernels.h"
 
+#include <limits>
+
 #include "cpu/pose_atoms.h"
 #include "cpu/simd.h"
 #include "energy/lk_ball.h"
@@ -22,8 +24,9 @@ using Candidates = PairKernelScratch::Candidates;
 using FloatRows4 = const float (*)[4];
 using FloatRows8 = const float (*)[8];
 
-constexpr float kReachSq = 36;   // the longest cutoff, squared
-constexpr float kNowhere = 1e6;  // a coordinate beyond all others
+constexpr float kReachSq = 36;  // the longest cutoff, squared
+// A coordinate out of reach of all others.
+constexpr float kNowhere = std::numeric_limits<float>::infinity();
 
 TP_FN Floats square(Floats a) { return a * a; }
 
