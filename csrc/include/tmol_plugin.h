@@ -132,8 +132,7 @@ TP_EXPORT const char* tp_instruction_set(int32_t index);
 /* A scorer that holds copies of what it needs from `arrays`; NULL on failure. It runs on the
    best instruction set if `instruction_set` is NULL. */
 TP_EXPORT tp_scorer* tp_scorer_create(const tp_array* arrays, int32_t n_arrays,
-                                      const char* instruction_set, char* error,
-                                      int64_t error_size);
+                                      const char* instruction_set, char* error, int64_t error_size);
 
 /* NULL is ignored. */
 TP_EXPORT void tp_scorer_free(tp_scorer* scorer);
