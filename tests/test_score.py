@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from random_poses import bonded_pose
 from score_parity import excess, tmol_energies
 
 from tmol_plugin import native, score, tables
@@ -312,3 +313,39 @@ def test_preparing_imports_no_torch(compiled, tmp_path):
     files = str(STRUCTURES / "1ejg.pdb"), str(tmp_path / "p.safetensors")
     words = subprocess.check_output([sys.executable, "-c", code, *files], text=True)
     assert words == "set()\n"
+
+
+def test_score_types_go_by_name_also_those_that_tmol_numbers(score_function):
+    from tmol.score import ScoreType as TmolScoreType
+
+    for kind in (TmolScoreType.disulfide, ScoreType.disulfide, "disulfide"):
+        score_function.set_weight(kind, 7.0)
+        assert score_function.get_weight(ScoreType.disulfide) == 7.0
+        score_function.set_weight(ScoreType.disulfide, 1.25)
+    assert score_function.get_weight(TmolScoreType.rama) == 1.0
+    for unknown in ("fa_dun", 3, None):
+        with pytest.raises(RunError, match="is no score type; give one of fa_ljatr"):
+            score_function.set_weight(unknown, 1.0)
+
+
+def test_nothing_is_read_beyond_coordinates(score_function, batch):
+    flat = replace(batch, coords=batch.coords[:, :2].contiguous())
+    with pytest.raises(RunError, match="contradict each other"):
+        score_function.render_whole_pose_scoring_module(flat)
+    topology = [getattr(batch, name) for name in score._TOPOLOGY]
+    for short in (batch.coords[:100], batch.coords[:, :1], batch.coords.double()):
+        with pytest.raises(RunError, match=r"coordinates are .* the blocks have"):
+            torch.ops.tmol_plugin.score(short, *topology, score_function.parameters.id, 1)
+
+
+def test_blocks_that_are_no_amino_acids_are_refused(score_function, compiled):
+    dna = bonded_pose(compiled, ["ALA", "DA"], [], lambda n: np.zeros((n, 3)))
+    with pytest.raises(RunError, match="block type DA is not one of the amino acids"):
+        score_function.render_whole_pose_scoring_module(PoseStackBuilder.from_poses([dna], CPU))
+
+
+def test_coordinates_as_far_as_floats_go_end_in_some_result(scorer, batch):
+    for far in (2e38, -3e38):
+        coords = batch.coords.clone()
+        coords[:100] += far
+        assert scorer(coords).shape == (len(NAMES),)

@@ -47,6 +47,7 @@ class ScoreFunction:
                 f"native scoring runs on the CPU only, not on {self.device}; give the device"
                 ' "cpu", or score with upstream TMol (see upstream.tmol_pose_stack)'
             )
+        self.device = torch.device("cpu")  # whatever its index, by which devices compare
         self.parameters = parameters
         self._scorer = _SCORERS.get(parameters.id)
         if self._scorer is None:
@@ -63,14 +64,19 @@ class ScoreFunction:
         return cls(parameters, device)
 
     def set_weight(self, score_type: ScoreType, weight: float) -> None:
-        """Set a weight, for the scorers that are rendered from now on."""
+        """Set a weight, for the scorers that are rendered from now on.
+
+        Args:
+            score_type: one of these, one of TMol's, or a name; it goes by the name.
+        """
+        row = _row_of(score_type)
         if not math.isfinite(weight):
-            raise RunError(f"{score_type.name}: the weight is {weight}; give a finite number")
-        self._weights[score_type.value] = float(weight)
+            raise RunError(f"{score_type}: the weight is {weight}; give a finite number")
+        self._weights[row] = float(weight)
 
     def get_weight(self, score_type: ScoreType) -> float:
         """The weight of a score type; 0 if the score function was made without it."""
-        return self._weights[score_type.value]
+        return self._weights[_row_of(score_type)]
 
     def all_score_types(self) -> list[ScoreType]:
         """The rows of what scorers give, whatever the weights."""
@@ -99,6 +105,15 @@ class ScoreFunction:
         _check_batch(batch, {name: one.numpy() for name, one in topology.items()}, self.parameters)
         shape = batch.coords.shape
         return WholePoseScoringModule(self, shape, tuple(topology.values()), n_threads)
+
+
+def _row_of(score_type) -> int:
+    """The row of a score type by its name: TMol numbers its own otherwise."""
+    name = getattr(score_type, "name", score_type)
+    if not isinstance(name, str) or name not in ScoreType.__members__:
+        known = ", ".join(ScoreType.__members__)
+        raise RunError(f"{score_type!r} is no score type; give one of {known}")
+    return ScoreType[name].value
 
 
 class WholePoseScoringModule:
@@ -185,8 +200,16 @@ def _check_batch(batch: PoseStack, arrays: dict[str, np.ndarray], parameters: Pa
             sound = np.array_equal(arrays[f"block_{what}_offsets"], offsets) and offsets[-1] == rows
     connections = arrays["connections"]
     sound = sound and connections.shape[1:] == (2,)
+    sound = sound and batch.coords.dtype == torch.float32 and batch.coords.shape[1:] == (3,)
     if not sound or not are_mutual(connections, arrays["block_connection_offsets"], poses):
         raise RunError(f"{batch}: its tensors contradict each other or the parameters; {_REMEDY}")
+    covered = parameters.tensors["block_type.is_canonical_protein"][types] != 0
+    if not covered.all():
+        name = parameters.block_type_names[types[~covered][0]]
+        raise RunError(
+            f"block type {name} is not one of the amino acids that are scored natively; score"
+            " its pose with upstream TMol (see upstream.tmol_pose_stack)"
+        )
 
 
 _REMEDY = "make it with PoseStackBuilder.from_poses, and do not change its tensors but for coords"
@@ -246,6 +269,12 @@ def _computed(coords, topology, parameters_id, n_threads, by_block=False):
         )
     given = zip(("coords", *_TOPOLOGY), (coords, *topology), strict=True)
     arrays = {name: one.detach().contiguous().numpy() for name, one in given}
+    shape = (int(arrays["block_atom_offsets"][-1]), 3)
+    if coords.dtype != torch.float32 or tuple(coords.shape) != shape:
+        raise RunError(
+            f"coordinates are {coords.dtype} {list(coords.shape)}, the blocks have"
+            f" {torch.float32} {list(shape)}"
+        )
     _check_finite(arrays)
     found = native.score(scorer, arrays, n_threads, by_block)
     return [None if one is None else torch.from_numpy(one) for one in found]
