@@ -13,10 +13,10 @@ constexpr size_t kPoints = size_t(kGrid) * kGrid;
 
 // The first points of `n` tables, whose steps must make a whole turn.
 std::vector<float> starts(const Arrays& arrays, const std::string& term, size_t n) {
-  for (float step : sized<float>(arrays, term + ".step", 2 * n)) {
+  for (float step : arrays.get<float>(term + ".step", 2 * n)) {
     refuse_unless(std::abs(step * kGrid - 2 * kPi) < 1e-3, term + ".step");
   }
-  const auto start = sized<float>(arrays, term + ".start", 2 * n);
+  const auto start = arrays.get<float>(term + ".start", 2 * n);
   for (float angle : start) refuse_unless(std::abs(angle) <= 2 * kPi, term + ".start");
   return {start.begin(), start.end()};
 }
@@ -36,12 +36,12 @@ std::vector<float> splines(const std::vector<std::span<const float>>& parts) {
 BackboneTorsions::BackboneTorsions(const Arrays& arrays, const BlockTypes& types)
     : types_(types.view()), torsions_(torsion_atoms(arrays, types, "rama.torsions", 3)) {
   const size_t n_types = types.n_types();
-  const auto up = sized<int32_t>(arrays, "block_type.up_connection", n_types);
+  const auto up = arrays.get<int32_t>("block_type.up_connection", n_types);
   for (size_t t = 0; t < n_types; ++t) {
     refuse_unless(up[t] < types.n_connections(int(t)), "block_type.up_connection");
   }
   up_connection_.assign(up.begin(), up.end());
-  for (uint8_t flag : sized<uint8_t>(arrays, "rama.is_proline", n_types)) {
+  for (uint8_t flag : arrays.get<uint8_t>("rama.is_proline", n_types)) {
     is_proline_.push_back(flag != 0);
   }
 
@@ -51,13 +51,13 @@ BackboneTorsions::BackboneTorsions(const Arrays& arrays, const BlockTypes& types
   rama_start_ = starts(arrays, "rama", rama.size() / kPoints);
   const auto means = arrays.get<float>("omega.means");
   refuse_unless(means.size() % kPoints == 0, "omega.means");
-  omega_ = splines({means, sized<float>(arrays, "omega.deviations", means.size())});
+  omega_ = splines({means, arrays.get<float>("omega.deviations", means.size())});
   omega_start_ = starts(arrays, "omega", means.size() / kPoints);
 
-  const auto rama_table = sized<int32_t>(arrays, "rama.table", 2 * n_types);
-  const auto omega_table = sized<int32_t>(arrays, "omega.table", 2 * n_types);
-  const auto rama_mirrored = sized<uint8_t>(arrays, "rama.is_mirrored", 2 * n_types);
-  const auto omega_mirrored = sized<uint8_t>(arrays, "omega.is_mirrored", 2 * n_types);
+  const auto rama_table = arrays.get<int32_t>("rama.table", 2 * n_types);
+  const auto omega_table = arrays.get<int32_t>("omega.table", 2 * n_types);
+  const auto rama_mirrored = arrays.get<uint8_t>("rama.is_mirrored", 2 * n_types);
+  const auto omega_mirrored = arrays.get<uint8_t>("omega.is_mirrored", 2 * n_types);
   for (size_t i = 0; i < 2 * n_types; ++i) {
     refuse_unless(rama_table[i] < int(rama.size() / kPoints), "rama.table");
     refuse_unless(omega_table[i] < int(means.size() / kPoints), "omega.table");

@@ -12,12 +12,6 @@ namespace {
 
 using Ids = std::array<int32_t, 4>;
 
-void refuse_unless(bool holds, const char* name) {
-  if (!holds) {
-    throw std::invalid_argument(std::string("array '") + name + "' does not fit the block types");
-  }
-}
-
 // The rows of cart.parameter_*.
 class Parameters {
  public:

@@ -14,7 +14,7 @@ constexpr double kDegree = kPi / 180;
 
 // Offsets of `n` parts of `total` rows.
 std::span<const int32_t> offsets(const Arrays& arrays, const char* name, size_t n, size_t total) {
-  const auto found = sized<int32_t>(arrays, name, n + 1);
+  const auto found = arrays.get<int32_t>(name, n + 1);
   refuse_unless(
       found[0] == 0 && std::is_sorted(found.begin(), found.end()) && size_t(found[n]) == total,
       name);
@@ -34,10 +34,10 @@ Dunbrack::Dunbrack(const Arrays& arrays, const BlockTypes& types)
       torsions_(torsion_atoms(arrays, types, "dunbrack.torsions", 2 + kMaxChi)) {
   const size_t n_types = types.n_types();
   const size_t n_libraries = arrays.get<int32_t>("dunbrack.n_chi").size();
-  const auto library = sized<int32_t>(arrays, "dunbrack.library", n_types);
+  const auto library = arrays.get<int32_t>("dunbrack.library", n_types);
   for (int32_t at : library) refuse_unless(at < int(n_libraries), "dunbrack.library");
   library_.assign(library.begin(), library.end());
-  const auto is_mirrored = sized<uint8_t>(arrays, "dunbrack.is_mirrored", n_types);
+  const auto is_mirrored = arrays.get<uint8_t>("dunbrack.is_mirrored", n_types);
   is_mirrored_.assign(is_mirrored.begin(), is_mirrored.end());
   for (size_t at = 0; at < n_libraries; ++at) load_library(arrays, int(at));
   view_ = {library_.data(), is_mirrored_.data(), torsions_.data(),     libraries_.data(),
@@ -47,16 +47,16 @@ Dunbrack::Dunbrack(const Arrays& arrays, const BlockTypes& types)
 void Dunbrack::load_library(const Arrays& arrays, int at) {
   const auto n_chi = arrays.get<int32_t>("dunbrack.n_chi");
   const size_t n = n_chi.size();
-  const auto n_rotameric = sized<int32_t>(arrays, "dunbrack.n_rotameric_chi", n);
-  const auto start = sized<float>(arrays, "dunbrack.start", 2 * n);
-  const auto step = sized<float>(arrays, "dunbrack.step", 2 * n);
-  const auto grid = sized<float>(arrays, "dunbrack.semirotameric_grid", 3 * n);
+  const auto n_rotameric = arrays.get<int32_t>("dunbrack.n_rotameric_chi", n);
+  const auto start = arrays.get<float>("dunbrack.start", 2 * n);
+  const auto step = arrays.get<float>("dunbrack.step", 2 * n);
+  const auto grid = arrays.get<float>("dunbrack.semirotameric_grid", 3 * n);
   const auto probabilities = arrays.get<float>("dunbrack.probabilities");
   const auto means = arrays.get<float>("dunbrack.means");
-  const auto deviations = sized<float>(arrays, "dunbrack.deviations", means.size());
+  const auto deviations = arrays.get<float>("dunbrack.deviations", means.size());
   const auto semirotameric = arrays.get<float>("dunbrack.semirotameric_probabilities");
   const auto well_rotamer = arrays.get<int32_t>("dunbrack.well_rotamer");
-  const auto well_row = sized<int32_t>(arrays, "dunbrack.well_semirotameric", well_rotamer.size());
+  const auto well_row = arrays.get<int32_t>("dunbrack.well_semirotameric", well_rotamer.size());
   const auto rotamers =
       offsets(arrays, "dunbrack.rotamer_offset", n, probabilities.size() / kPoints);
   const auto chis = offsets(arrays, "dunbrack.chi_offset", n, means.size() / kPoints);

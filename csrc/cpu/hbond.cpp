@@ -31,24 +31,17 @@ class CountedAtoms {
 }  // namespace
 
 HydrogenBonds::HydrogenBonds(const Arrays& arrays, const PolarAtoms& polar) : polar_(&polar) {
-  const auto take = [&]<class T>(const std::string& name, size_t size, T) {
-    const std::span<const T> values = arrays.get<T>(name);
-    if (values.size() != size) {
-      throw std::invalid_argument("array '" + name + "' does not fit the others");
-    }
-    return values;
-  };
-  const auto globals = take("hbond.global", kNGlobals, 0.0);
+  const auto globals = arrays.get<double>("hbond.global", kNGlobals);
   globals_ = {float(globals[kRangeSpan]), float(globals[kRise]), float(globals[kOuterWidth]),
               float(globals[kSoftmaxFade]), float(globals[kMaxDist]) * float(globals[kMaxDist])};
   const int n_donors = polar.n_donor_types(), n_acceptors = polar.n_acceptor_types();
-  const auto donor_weight = take("hbond.donor_weight", n_donors, 0.0f);
-  const auto acceptor_weight = take("hbond.acceptor_weight", n_acceptors, 0.0f);
+  const auto donor_weight = arrays.get<float>("hbond.donor_weight", n_donors);
+  const auto acceptor_weight = arrays.get<float>("hbond.acceptor_weight", n_acceptors);
   pairs_.resize(size_t(n_donors) * n_acceptors);
   const auto read = [&](const std::string& name, HBondPolynomial HBondPair::* polynomial) {
-    const auto coefficients = take(name + "_coefficients", 11 * pairs_.size(), 0.0);
-    const auto range = take(name + "_range", 2 * pairs_.size(), 0.0);
-    const auto bound = take(name + "_bound", 2 * pairs_.size(), 0.0);
+    const auto coefficients = arrays.get<double>(name + "_coefficients", 11 * pairs_.size());
+    const auto range = arrays.get<double>(name + "_range", 2 * pairs_.size());
+    const auto bound = arrays.get<double>(name + "_bound", 2 * pairs_.size());
     for (size_t p = 0; p < pairs_.size(); ++p) {
       HBondPolynomial& to = pairs_[p].*polynomial;
       std::copy_n(coefficients.begin() + 11 * p, 11, to.coefficients);

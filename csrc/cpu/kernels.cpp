@@ -116,13 +116,13 @@ Solvation solvation(const PairKernelInput& in, int type, Floats dist, Fade<Float
   // Fields in the order of LKType and LKPair.
   const LKType& own = in.lk_types[type];
   const auto [volume, radius, coefficient, inverse_lambda_sq, fade_value, fade_rise, _, __] =
-      gather_rows(reinterpret_cast<const float (*)[8]>(in.lk_types), other).of;
+      gather_rows(reinterpret_cast<FloatRows8>(in.lk_types), other).of;
   Solvation found = {volume * (own.fade_value * faded.of_value + own.fade_rise * faded.of_rise),
                      own.volume * (fade_value * faded.of_value + fade_rise * faded.of_rise)};
   const Mask is_close = dist < in.lj.max_dis - kFadeWidth;
   if (stdx::none_of(is_close)) return found;
 
-  const auto pairs = reinterpret_cast<const float (*)[8]>(in.lk_pairs + type * in.n_atom_types);
+  const auto pairs = reinterpret_cast<FloatRows8>(in.lk_pairs + type * in.n_atom_types);
   const auto [plateau_end, analytic_start, first_plateau, first_value, first_slope, second_plateau,
               second_value, second_slope] = gather_rows(pairs, other).of;
   Floats of_first =

@@ -12,17 +12,6 @@
 namespace tmol_plugin {
 namespace {
 
-template <class T>
-std::span<const T> take(const Arrays& arrays, const char* name, size_t size) {
-  const std::span<const T> values = arrays.get<T>(name);
-  if (values.size() != size) {
-    throw std::invalid_argument(std::string("array '") + name + "' has " +
-                                std::to_string(values.size()) + " items, not " +
-                                std::to_string(size));
-  }
-  return values;
-}
-
 // Coefficients, constant first, of the polynomial through a function at the Chebyshev nodes of
 // -1 to 1, which is close to the best of its degree.
 template <int degree, class Function>
@@ -80,23 +69,23 @@ ElecGlobals elec_globals(std::span<const double> values) {
 }  // namespace
 
 PairTables::PairTables(const Arrays& arrays, const BlockTypes& types) {
-  const auto globals = take<double>(arrays, "lj.global", kNLJGlobals);
+  const auto globals = arrays.get<double>("lj.global", kNLJGlobals);
   lj = {float(globals[kMaxDis]), float(globals[kDlinFactor])};
-  elec = elec_globals(take<double>(arrays, "elec.global", 5));
+  elec = elec_globals(arrays.get<double>("elec.global", 5));
 
   const auto radius = arrays.get<float>("lj.radius");
   const size_t n = radius.size();
   n_atom_types = int(n);
-  const auto depth = take<float>(arrays, "lj.well_depth", n);
-  const auto free_energy = take<float>(arrays, "lk.free_energy", n);
-  const auto lambda = take<float>(arrays, "lk.lambda", n);
-  const auto volumes = take<float>(arrays, "lk.volume", n);
-  const auto is_donor = take<uint8_t>(arrays, "atom_type.is_donor", n);
-  const auto is_acceptor = take<uint8_t>(arrays, "atom_type.is_acceptor", n);
-  const auto is_hydroxyl = take<uint8_t>(arrays, "atom_type.is_hydroxyl", n);
-  const auto is_polar_hydrogen = take<uint8_t>(arrays, "atom_type.is_polar_hydrogen", n);
-  const auto is_carbon = take<uint8_t>(arrays, "atom_type.is_carbon_lk", n);
-  const auto is_hydrogen = take<uint8_t>(arrays, "atom_type.is_hydrogen", n);
+  const auto depth = arrays.get<float>("lj.well_depth", n);
+  const auto free_energy = arrays.get<float>("lk.free_energy", n);
+  const auto lambda = arrays.get<float>("lk.lambda", n);
+  const auto volumes = arrays.get<float>("lk.volume", n);
+  const auto is_donor = arrays.get<uint8_t>("atom_type.is_donor", n);
+  const auto is_acceptor = arrays.get<uint8_t>("atom_type.is_acceptor", n);
+  const auto is_hydroxyl = arrays.get<uint8_t>("atom_type.is_hydroxyl", n);
+  const auto is_polar_hydrogen = arrays.get<uint8_t>("atom_type.is_polar_hydrogen", n);
+  const auto is_carbon = arrays.get<uint8_t>("atom_type.is_carbon_lk", n);
+  const auto is_hydrogen = arrays.get<uint8_t>("atom_type.is_hydrogen", n);
 
   const double fade_start = globals[kMaxDis] - kFadeWidth;
   const auto coefficient = [&](size_t i) {
@@ -149,9 +138,9 @@ PairTables::PairTables(const Arrays& arrays, const BlockTypes& types) {
 
   const int n_types = types.n_types();
   const size_t n_atoms = size_t(types.atom_begin(n_types));
-  const auto type_of = take<int32_t>(arrays, "atom.type", n_atoms);
-  const auto charges = take<float>(arrays, "elec.charge", n_atoms);
-  const auto representative = take<int32_t>(arrays, "elec.representative", n_atoms);
+  const auto type_of = arrays.get<int32_t>("atom.type", n_atoms);
+  const auto charges = arrays.get<float>("elec.charge", n_atoms);
+  const auto representative = arrays.get<int32_t>("elec.representative", n_atoms);
   for (size_t a = 0; a < n_atoms; ++a) {
     if (type_of[a] < 0 || type_of[a] >= n_atom_types) {
       throw std::invalid_argument("array 'atom.type' refers beyond the atom types");
@@ -195,12 +184,12 @@ PairTables::PairTables(const Arrays& arrays, const BlockTypes& types) {
         const int elec_bonds = types.path(t, atom, representative[begin + own[i]]);
         if (lj_bonds < kFarBonds) lj_near.back().push_back({i, lj_bonds});
         if (elec_bonds < kFarBonds) elec_near.back().push_back({i, elec_bonds});
-        const auto is_closer = [](const NearAtom& a, const NearAtom& b) {
-          return a.n_bonds < b.n_bonds;
-        };
-        for (auto* near : {&lj_near.back(), &elec_near.back()}) {
-          std::stable_sort(near->begin(), near->end(), is_closer);
-        }
+      }
+      const auto is_closer = [](const NearAtom& a, const NearAtom& b) {
+        return a.n_bonds < b.n_bonds;
+      };
+      for (auto* near : {&lj_near.back(), &elec_near.back()}) {
+        std::stable_sort(near->begin(), near->end(), is_closer);
       }
     }
   }

@@ -9,15 +9,6 @@
 namespace tmol_plugin {
 namespace {
 
-template <class T>
-std::span<const T> take(const Arrays& arrays, const char* name, size_t size) {
-  const std::span<const T> values = arrays.get<T>(name);
-  if (values.size() != size) {
-    throw std::invalid_argument(std::string("array '") + name + "' does not fit the others");
-  }
-  return values;
-}
-
 constexpr AtomId kNone = {-1, -1, -1};
 
 bool is_none(AtomId id) { return id.atom < 0 && id.connection < 0; }
@@ -27,11 +18,11 @@ class Bonds {
  public:
   Bonds(const Arrays& arrays, const BlockTypes& types)
       : types_(types),
-        offset_(take<int32_t>(arrays, "atom.neighbor_offset",
-                              size_t(types.atom_begin(types.n_types())) + 1)),
-        atom_(take<int32_t>(arrays, "neighbor.atom", size_t(offset_.back()))),
-        connection_(take<int32_t>(arrays, "neighbor.connection", size_t(offset_.back()))),
-        is_hydrogen_(take<uint8_t>(arrays, "atom.is_hydrogen", offset_.size() - 1)) {}
+        offset_(arrays.get<int32_t>("atom.neighbor_offset",
+                                    size_t(types.atom_begin(types.n_types())) + 1)),
+        atom_(arrays.get<int32_t>("neighbor.atom", size_t(offset_.back()))),
+        connection_(arrays.get<int32_t>("neighbor.connection", size_t(offset_.back()))),
+        is_hydrogen_(arrays.get<uint8_t>("atom.is_hydrogen", offset_.size() - 1)) {}
 
   // The first that `wanted` takes of the atoms bonded to `atom`; kNone if there is none. Atoms
   // beyond connections are heavy.
@@ -75,22 +66,22 @@ PolarAtoms::PolarAtoms(const Arrays& arrays, const BlockTypes& types) {
   };
   const size_t n_types = size_t(types.n_types());
   const auto offsets = [&](const char* name, std::vector<int32_t>& copy) {
-    const auto values = take<int32_t>(arrays, name, n_types + 1);
+    const auto values = arrays.get<int32_t>(name, n_types + 1);
     copy.assign(values.begin(), values.end());
     check(copy[0] == 0);
     for (size_t t = 0; t < n_types; ++t) check(copy[t] <= copy[t + 1]);
     return size_t(copy.back());
   };
   const size_t n_donors = offsets("hbond.donor_offset", donor_offset_);
-  const auto hydrogen = take<int32_t>(arrays, "hbond.donor_hydrogen", n_donors);
-  const auto heavy = take<int32_t>(arrays, "hbond.donor_heavy", n_donors);
-  const auto ordinal = take<int32_t>(arrays, "hbond.donor_ordinal", n_donors);
-  const auto donor_type = take<int32_t>(arrays, "hbond.donor_type", n_donors);
+  const auto hydrogen = arrays.get<int32_t>("hbond.donor_hydrogen", n_donors);
+  const auto heavy = arrays.get<int32_t>("hbond.donor_heavy", n_donors);
+  const auto ordinal = arrays.get<int32_t>("hbond.donor_ordinal", n_donors);
+  const auto donor_type = arrays.get<int32_t>("hbond.donor_type", n_donors);
   const size_t n_acceptors = offsets("hbond.acceptor_offset", acceptor_offset_);
-  const auto acceptor = take<int32_t>(arrays, "hbond.acceptor_atom", n_acceptors);
-  const auto hybridization = take<int32_t>(arrays, "hbond.acceptor_hybridization", n_acceptors);
-  const auto n_hydrogens = take<int32_t>(arrays, "hbond.acceptor_hydrogens", n_acceptors);
-  const auto acceptor_type = take<int32_t>(arrays, "hbond.acceptor_type", n_acceptors);
+  const auto acceptor = arrays.get<int32_t>("hbond.acceptor_atom", n_acceptors);
+  const auto hybridization = arrays.get<int32_t>("hbond.acceptor_hybridization", n_acceptors);
+  const auto n_hydrogens = arrays.get<int32_t>("hbond.acceptor_hydrogens", n_acceptors);
+  const auto acceptor_type = arrays.get<int32_t>("hbond.acceptor_type", n_acceptors);
   const Bonds bonds(arrays, types);
   for (int t = 0; t < types.n_types(); ++t) {
     const auto is_atom = [&](int atom) { return atom >= 0 && atom < types.n_atoms(t); };

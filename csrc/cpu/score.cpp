@@ -13,10 +13,7 @@ namespace tmol_plugin {
 namespace {
 
 std::vector<float> reference_energies(const Arrays& arrays, const BlockTypes& types) {
-  const std::span<const float> values = arrays.get<float>("ref.weight");
-  if (values.size() != size_t(types.n_types())) {
-    throw std::invalid_argument("array 'ref.weight' does not fit the block types");
-  }
+  const auto values = arrays.get<float>("ref.weight", size_t(types.n_types()));
   return {values.begin(), values.end()};
 }
 

@@ -17,12 +17,6 @@ std::vector<T> copied(const Arrays& arrays, const char* name) {
   return {values.begin(), values.end()};
 }
 
-void refuse_unless(bool holds, const char* name) {
-  if (!holds) {
-    throw std::invalid_argument(std::string("array '") + name + "' does not fit the block types");
-  }
-}
-
 bool ascends(const std::vector<int32_t>& offsets) {
   return !offsets.empty() && offsets[0] == 0 && std::is_sorted(offsets.begin(), offsets.end());
 }

@@ -6,14 +6,10 @@
 
 namespace tmol_plugin {
 
-void refuse_unless(bool holds, const std::string& name) {
-  if (!holds) throw std::invalid_argument("array '" + name + "' does not fit the others");
-}
-
 std::vector<AtomId> torsion_atoms(const Arrays& arrays, const BlockTypes& types,
                                   const std::string& name, int n_torsions) {
   const size_t per_type = 4 * n_torsions;
-  const auto values = sized<int32_t>(arrays, name, 3 * per_type * types.n_types());
+  const auto values = arrays.get<int32_t>(name, 3 * per_type * types.n_types());
   std::vector<AtomId> ids;
   ids.reserve(values.size() / 3);
   for (size_t i = 0; i < values.size(); i += 3) {

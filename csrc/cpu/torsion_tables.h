@@ -10,17 +10,6 @@
 
 namespace tmol_plugin {
 
-// Throws std::invalid_argument that names the array.
-void refuse_unless(bool holds, const std::string& name);
-
-// An array that must have `size` elements.
-template <class T>
-std::span<const T> sized(const Arrays& arrays, const std::string& name, size_t size) {
-  const std::span<const T> values = arrays.get<T>(name);
-  refuse_unless(values.size() == size, name);
-  return values;
-}
-
 // The atoms of torsions, `n_torsions` of 4 for each block type; throws if an id names an atom or
 // a connection that the block type has not.
 std::vector<AtomId> torsion_atoms(const Arrays& arrays, const BlockTypes& types,

@@ -25,4 +25,10 @@ std::span<const std::byte> Arrays::find(std::string_view name) const {
   return found->second;
 }
 
+void refuse_unless(bool holds, std::string_view name) {
+  if (!holds) {
+    throw std::invalid_argument("array '" + std::string(name) + "' does not fit the others");
+  }
+}
+
 }  // namespace tmol_plugin

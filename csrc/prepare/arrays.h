@@ -30,11 +30,25 @@ class Arrays {
     return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
   }
 
+  // The same of an array that must have `n_items`; throws also if it has not.
+  template <class T>
+  std::span<const T> get(std::string_view name, size_t n_items) const {
+    const std::span<const T> values = get<T>(name);
+    if (values.size() != n_items) {
+      fail(name, "does not fit the others: " + std::to_string(values.size()) + " items, not " +
+                     std::to_string(n_items));
+    }
+    return values;
+  }
+
  private:
   [[noreturn]] static void fail(std::string_view name, std::string_view problem);
   std::span<const std::byte> find(std::string_view name) const;
 
   std::map<std::string, std::span<const std::byte>, std::less<>> arrays_;
 };
+
+// Throws std::invalid_argument naming the array, unless what others say of it holds.
+void refuse_unless(bool holds, std::string_view name);
 
 }  // namespace tmol_plugin
