@@ -38,6 +38,14 @@ def score_function(context):
     return beta2016_score_function(torch.device("cpu"), context.parameter_database)
 
 
+@pytest.fixture(scope="session")
+def scorer(compiled):
+    """The native library's scorer of beta2016."""
+    from tmol_plugin import native
+
+    return native.Scorer(compiled.tensors)
+
+
 # What a run under sanitizers sets: TMol is not of their kind, and only compiles here.
 _OF_SANITIZERS = ("LD_PRELOAD", "ASAN_OPTIONS", "UBSAN_OPTIONS", "PYTHONMALLOC")
 _OF_SANITIZERS += ("TMOL_PLUGIN_LIBRARY",)

@@ -1,4 +1,6 @@
-"""Poses no file would give: blocks of any types, bonded at random, atoms anywhere."""
+"""Poses no file would give: blocks of any types, bonded at random, atoms anywhere or shaken."""
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -57,3 +59,35 @@ def random_pose(parameters, rng, block_types, n_blocks, share_bonded=0.8, spread
     bonds = [pair for pair in zip(ends[::2], ends[1::2]) if rng.random() < share_bonded]
     bonds = [tuple((int(block), int(c)) for block, c in pair) for pair in bonds]
     return bonded_pose(parameters, names, bonds, lambda n: rng.normal(0, spread, (n, 3)))
+
+
+def names_where(parameters, flag):
+    return parameters.block_type_names[parameters.tensors[flag] != 0].tolist()
+
+
+def shaken(pose, sigma, seed):
+    noise = np.random.default_rng(seed).normal(0, sigma, pose.coords.shape)
+    return replace(pose, coords=(pose.coords + noise).astype(np.float32))
+
+
+def on_a_line(n, rng):
+    return np.arange(n)[:, None] * [[1.25, 0, 0]]
+
+
+def on_a_line_in_any_order(n, rng):
+    return rng.permutation(n)[:, None] * [[0, 1.5, 0]]
+
+
+def in_a_plane(n, rng):
+    return np.round(rng.normal(0, 2, (n, 3)), 1) * [1, 1, 0]
+
+
+def at_right_angles(n, rng):
+    return rng.integers(-1, 2, (n, 3)) * 1.5
+
+
+def at_one_point(n, rng):
+    return np.full((n, 3), 7.0)
+
+
+DEGENERATE_PLACES = (on_a_line, on_a_line_in_any_order, in_a_plane, at_right_angles, at_one_point)

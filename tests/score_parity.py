@@ -2,12 +2,21 @@
 
 import numpy as np
 import torch
+from tmol.score import ScoreFunction, ScoreType
 
 from tmol_plugin import native, tables
 from tmol_plugin.pose import PoseStackBuilder
 from tmol_plugin.upstream import tmol_pose_stack
 
 CPU = torch.device("cpu")
+
+
+def score_function_of(types, context):
+    """TMol's score function of some score types, each with weight 1."""
+    function = ScoreFunction(context.parameter_database, CPU)
+    for name in types:
+        function.set_weight(ScoreType[name], 1.0)
+    return function
 
 
 def tmol_energies(poses, context, score_function) -> dict[str, np.ndarray]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from random_poses import shaken
 
 from tmol_plugin import native
 from tmol_plugin.errors import RunError
@@ -28,11 +29,6 @@ def poses(parameters):
 @pytest.fixture(scope="module")
 def scorer(parameters):
     return native.Scorer(parameters.tensors)
-
-
-def shaken(pose, sigma, seed):
-    noise = np.random.default_rng(seed).normal(0, sigma, pose.coords.shape)
-    return replace(pose, coords=(pose.coords + noise).astype(np.float32))
 
 
 def score(scorer, poses, n_threads=1):

@@ -8,12 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from random_poses import bonded_pose, random_pose
-from score_parity import excess, native_energies, tmol_energies, worst
-from tmol.score import ScoreFunction, ScoreType
+from random_poses import DEGENERATE_PLACES, bonded_pose, names_where, random_pose
+from score_parity import excess, native_energies, score_function_of, tmol_energies, worst
 
-from tmol_plugin import native
 from tmol_plugin.structure import read_pose
 
 STRUCTURES = Path(__file__).parent / "structures"
@@ -26,15 +23,7 @@ WITHOUT_HYDROXYL = tuple(name for name in TYPES if name != "cart_hxltorsions")
 
 @pytest.fixture(scope="module")
 def score_function(context):
-    function = ScoreFunction(context.parameter_database, torch.device("cpu"))
-    for name in TYPES:
-        function.set_weight(ScoreType[name], 1.0)
-    return function
-
-
-@pytest.fixture(scope="module")
-def scorer(compiled):
-    return native.Scorer(compiled.tensors)
+    return score_function_of(TYPES, context)
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +42,6 @@ def assert_equal(context, score_function, scorer):
 @pytest.fixture(scope="module")
 def poses(compiled):
     return [read_pose(STRUCTURES / name, compiled) for name in FILES]
-
-
-def names_where(parameters, flag):
-    return parameters.block_type_names[parameters.tensors[flag] != 0].tolist()
 
 
 def anywhere(rng):
@@ -130,29 +115,7 @@ def test_rings_of_one_and_two_blocks(compiled, assert_equal):
     assert_equal(poses, CART)
 
 
-def on_a_line(n, rng):
-    return np.arange(n)[:, None] * [[1.25, 0, 0]]
-
-
-def on_a_line_in_any_order(n, rng):
-    return rng.permutation(n)[:, None] * [[0, 1.5, 0]]
-
-
-def in_a_plane(n, rng):
-    return np.round(rng.normal(0, 2, (n, 3)), 1) * [1, 1, 0]
-
-
-def at_right_angles(n, rng):
-    return rng.integers(-1, 2, (n, 3)) * 1.5
-
-
-def at_one_point(n, rng):
-    return np.full((n, 3), 7.0)
-
-
-@pytest.mark.parametrize(
-    "place", [on_a_line, on_a_line_in_any_order, in_a_plane, at_right_angles, at_one_point]
-)
+@pytest.mark.parametrize("place", DEGENERATE_PLACES)
 def test_atoms_in_degenerate_places(compiled, context, score_function, scorer, place):
     rng = np.random.default_rng(7)
     names = ["TYR:nterm", "CYD", "PRO", "SER", "HIS_POS", "CYD", "GLU:cterm"]

@@ -5,10 +5,8 @@ What is allowed is DESIGN.md's: `excess` < 1. TMol's float arithmetic alone take
 
 import numpy as np
 import pytest
-import torch
-from random_poses import bonded_pose, random_pose
-from score_parity import excess, native_energies, tmol_energies
-from tmol.score import ScoreFunction, ScoreType
+from random_poses import DEGENERATE_PLACES, bonded_pose, names_where, random_pose
+from score_parity import excess, native_energies, score_function_of, tmol_energies
 
 from tmol_plugin import native
 
@@ -17,10 +15,7 @@ TYPES = ("hbond", "lk_ball_iso", "lk_ball", "lk_bridge", "lk_bridge_uncpl")
 
 @pytest.fixture(scope="module")
 def score_function(context):
-    function = ScoreFunction(context.parameter_database, torch.device("cpu"))
-    for name in TYPES:
-        function.set_weight(ScoreType[name], 1.0)
-    return function
+    return score_function_of(TYPES, context)
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +52,6 @@ def polar_atoms(compiled):
         return hydrogens.tolist(), tensors["hbond.acceptor_atom"][acceptors].tolist()
 
     return listed
-
-
-def names_where(parameters, flag):
-    return parameters.block_type_names[parameters.tensors[flag] != 0].tolist()
 
 
 def cloud(rng, spread):
@@ -155,29 +146,7 @@ def test_blocks_of_any_types_bonded_in_any_way(compiled, energies_of, spread):
     assert min((found[name] != 0).sum() for name in TYPES) >= 5
 
 
-def on_a_line(n, rng):
-    return np.arange(n)[:, None] * [[1.25, 0, 0]]
-
-
-def on_a_line_in_any_order(n, rng):
-    return rng.permutation(n)[:, None] * [[0, 1.5, 0]]
-
-
-def in_a_plane(n, rng):
-    return np.round(rng.normal(0, 2, (n, 3)), 1) * [1, 1, 0]
-
-
-def at_right_angles(n, rng):
-    return rng.integers(-1, 2, (n, 3)) * 1.5
-
-
-def at_one_point(n, rng):
-    return np.full((n, 3), 7.0)
-
-
-@pytest.mark.parametrize(
-    "place", [on_a_line, on_a_line_in_any_order, in_a_plane, at_right_angles, at_one_point]
-)
+@pytest.mark.parametrize("place", DEGENERATE_PLACES)
 def test_atoms_in_degenerate_places_have_finite_energies(compiled, energies_of, place):
     """And those of TMol, where these are finite."""
     rng = np.random.default_rng(6)

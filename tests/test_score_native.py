@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from random_poses import shaken
 from score_parity import excess, native_energies, tmol_energies
 
 from tmol_plugin import native
@@ -18,16 +19,6 @@ FILES += ("2k39.pdb.gz", "2ofg.cif.gz", "4zhl.cif.gz")
 @pytest.fixture(scope="module")
 def poses(compiled):
     return [read_pose(STRUCTURES / name, compiled) for name in FILES]
-
-
-@pytest.fixture(scope="module")
-def scorer(compiled):
-    return native.Scorer(compiled.tensors)
-
-
-def shaken(pose, sigma, seed):
-    noise = np.random.default_rng(seed).normal(0, sigma, pose.coords.shape)
-    return replace(pose, coords=(pose.coords + noise).astype(np.float32))
 
 
 @pytest.mark.parametrize("sigma", [0, 0.02, 0.3, 1.0])

@@ -11,18 +11,12 @@ import pytest
 from random_poses import bonded_pose, random_pose
 from score_parity import native_energies, worst
 
-from tmol_plugin import native
 from tmol_plugin.structure import read_pose
 
 STRUCTURES = Path(__file__).parent / "structures"
 PAIRS = ("fa_ljatr", "fa_ljrep", "fa_lk", "fa_elec")
 WATERS = ("lk_ball_iso", "lk_ball", "lk_bridge", "lk_bridge_uncpl")
 TYPES = (*PAIRS, "hbond", *WATERS)
-
-
-@pytest.fixture(scope="module")
-def scorer(compiled):
-    return native.Scorer(compiled.tensors)
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from random_poses import bonded_pose
-from score_parity import native_energies, worst
-from tmol.score import ScoreFunction, ScoreType
+from score_parity import native_energies, score_function_of, worst
 
 from tmol_plugin import native
 from tmol_plugin.structure import read_pose
@@ -30,15 +28,7 @@ ANGLES = (0, 120, -120, 180, -180, 179.99, -179.99, 90, -90, 60, -65, -175, 33.3
 
 @pytest.fixture(scope="module")
 def score_function(context):
-    function = ScoreFunction(context.parameter_database, torch.device("cpu"))
-    for name in TYPES:
-        function.set_weight(ScoreType[name], 1.0)
-    return function
-
-
-@pytest.fixture(scope="module")
-def scorer(compiled):
-    return native.Scorer(compiled.tensors)
+    return score_function_of(TYPES, context)
 
 
 @pytest.fixture(scope="module")
