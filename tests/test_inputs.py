@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tmol_plugin import inputs
@@ -228,7 +228,6 @@ TEXT = st.text() | st.binary().map(lambda data: data.decode("utf-8", "surrogatee
 MODEL, SIZE = st.none() | st.integers(1, 2**31 - 1), st.integers(-1, 2**63 - 1)
 
 
-@settings(deadline=None)  # it waits for disks
 @given(st.lists(st.builds(Row, TEXT, TEXT, MODEL, st.dictionaries(TEXT, TEXT), SIZE, SIZE)))
 def test_manifest_round_trip(tmp_path_factory, rows):
     path = tmp_path_factory.getbasetemp() / "round.tsv"

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tmol_plugin import memory
@@ -106,7 +106,6 @@ def slow_packing(members, budget, max_batch, ratio):
     return batches
 
 
-@settings(deadline=None)
 @given(
     members=st.lists(st.tuples(sizes, st.integers(1, 12_000)), max_size=40),
     budget=st.integers(0, 2_000_000_000),

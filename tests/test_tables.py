@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tmol_plugin import engine, tables
@@ -74,7 +74,6 @@ def test_odd_ids_come_back_as_they_are(tmp_path, form):
     assert list(found.columns) == list(tables.MEMBERS.columns)
 
 
-@settings(deadline=None)  # it waits for disks
 @given(names=st.lists(TEXT, max_size=8))
 def test_any_name_comes_back_from_both_forms(tmp_path_factory, names):
     rows, folder = members([tables.escape(name) for name in names]), tmp_path_factory.getbasetemp()
