@@ -4,16 +4,17 @@ The files are pieces of ubiquitin (1ubi), read as in a run; the fake energies ar
 of the coordinates read, so that a score given to the wrong structure is seen.
 """
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from tmol_plugin import tables
-from tmol_plugin.chunk import Chunk, Stopwatch
+from tmol_plugin import assembly, parts, per_residue, tables
 from tmol_plugin.engine import Prepared, Residues, check_parameters
 from tmol_plugin.parameters import Parameters
 from tmol_plugin.policy import read_structure
+from tmol_plugin.worker import Loop, Stopwatch
 
 UBIQUITIN = (Path(__file__).parent / "structures" / "1ubi.pdb").read_text().splitlines(True)
 PARAMETERS = Parameters({}, {"score_function": "beta2016", "residues": [], "failed": {}})
@@ -113,11 +114,46 @@ def write_members(folder, n, batches=None):
     return tables.MEMBERS.frame(rows)
 
 
-def scored(engine, members, wants_residues=False):
-    """A chunk after it scored the members."""
-    made = Chunk(ID, engine, SETTINGS, PARAMETERS, torch.device("cpu"), Stopwatch())
-    made.wants_residues = wants_residues
-    made.score(members)
+class Scored:
+    """What a loop finished: takes the place of a part file, and writes the chunk of it."""
+
+    def __init__(self, members, wants_residues):
+        self.members = members
+        self.rows = {name: [] for name in parts.TABLES}
+        self.residues, self.seconds = [], Counter()
+        self.steps = []  # names of what was begun and finished, in order
+        self.plan = {"settings": SETTINGS, "parameters_id": PARAMETERS.id}
+        self.plan["config"] = {"outputs": {"per_residue": wants_residues}}
+
+    def begin(self, rows):
+        self.steps.append(("begin", names_of(rows)))
+
+    def finish(self, rows, residues, seconds):
+        for name, of_table in rows.items():
+            self.rows[name] += of_table
+        self.residues += residues
+        self.seconds.update(seconds)
+        done = [*rows["scores"], *rows["failures"]]
+        self.steps.append(("finish", sorted(names_of(done))))
+
+    def found(self):
+        made = {name: parts.TABLES[name].arrow(rows) for name, rows in self.rows.items()}
+        made["per_residue"] = per_residue.joined(self.residues)
+        ended = {parts.key_of(row) for row in self.rows["scores"] + self.rows["failures"]}
+        return parts.Found(made, ended, seconds=self.seconds, n_processes=1)
+
+    def write(self, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        assembly.write(folder, self.members, self.found(), self.plan, {"device": "cpu"})
+
+
+def scored(engine, members, wants_residues=False, ended=(), alone=()):
+    """What a loop finished of the members."""
+    made = Scored(members, wants_residues)
+    device = torch.device("cpu")
+    loop = Loop(ID, engine, SETTINGS, PARAMETERS, device, made, Stopwatch())
+    loop.wants_residues = wants_residues
+    loop.score(members, ended, alone)
     return made
 
 

@@ -1,335 +1,250 @@
-"""The loop that scores a chunk, with an engine of numpy that fails as it is told to.
+"""The stage that scores a chunk: workers that die, in every way, and what is left of the chunk.
 
-Every test is run with an engine that prepares a batch after the other, and with one that
-prepares the next while one is scored: the tables must be the same.
+The workers are real processes with the native engine, which crash as they are told to
+(faulty_worker.py). What is scored must be the same bits as where nothing happens.
 """
 
 import json
-import threading
+import subprocess
+import sys
 import time
-import weakref
-from collections import Counter
-from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
-from fake_engine import (
-    ID,
-    PARAMETERS,
-    SETTINGS,
-    UBIQUITIN,
-    FakeEngine,
-    energies_of,
-    failed,
-    names_of,
-    raising,
-    scored,
-    write_members,
-)
+from fake_engine import SETTINGS, write_members
 
-from tmol_plugin import chunk, provenance, tables
-from tmol_plugin.chunk import Stopwatch
-from tmol_plugin.errors import RunError, StructureError
+from tmol_plugin import chunk, tables
+from tmol_plugin.errors import RunError
 
-OUT_OF_MEMORY = [
-    MemoryError(),
-    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
-    RuntimeError(
-        "[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory"
-    ),
-]
+ID = "ba9876543210"
+BATCHES = [0, 0, 0, 1, 1, 1, 2, 2]  # of a to h
+OFTEN = 99
+MORE = "'first', 'third', 'fourth'"
 
 
-@pytest.fixture(autouse=True, params=[False, True], ids=["in turn", "ahead"])
-def reads_ahead(request, monkeypatch):
-    monkeypatch.setattr(FakeEngine, "reads_ahead", request.param)
-    return request.param
+class Made:
+    """A planned chunk of pieces of ubiquitin, and runs of it."""
+
+    def __init__(self, folder, compiled, n=8, batches=BATCHES):
+        self.folder = folder / "chunks" / ID
+        self.members = write_members(folder, n, batches).assign(engine_reason="")
+        self.plan = {"parameters_id": compiled.id, "settings": SETTINGS | {"seed": 1}}
+        self.plan["config"] = {"device": "cpu", "outputs": {"per_residue": False}}
+        self.log = folder / "scored.txt"
+        compiled.save(folder / "parameters.safetensors")
+        tables.write_tsv(folder / "m.tsv", self.members)
+        tables.write_json(folder / "run.json", self.plan)
+        names = ("m.tsv", "run.json", "parameters.safetensors")
+        self.files = [*(str(folder / name) for name in names), str(self.folder)]
+
+    def run(self, monkeypatch, faults=None, started_at=None, **told):
+        """Score the chunk; `faults` is {name: (moment, what happens, how often)}."""
+        told |= {"faults": faults or {}, "log": str(self.log)}
+        monkeypatch.setenv("FAULTS", json.dumps(told))
+        worker = Path(__file__).with_name("faulty_worker.py")
+        monkeypatch.setattr(chunk, "WORKER", [sys.executable, str(worker)])
+        chunk.run(*self.files, device=None, threads=1, started_at=started_at or time.time())
+
+    def table(self, table):
+        return tables.read_parquet(self.folder / f"{table.name}.parquet", table)
+
+    def scores(self):
+        frame = self.table(tables.SCORES).set_index("structure_id")
+        return {Path(name).stem: tuple(row) for name, row in frame.iterrows()}
+
+    def failures(self):
+        rows = self.table(tables.FAILURES).to_dict("records")
+        return {Path(r["path"]).stem: (r["stage"], r["reason"], r["message"]) for r in rows}
+
+    def batches(self):
+        """Names of the structures of each batch that was scored, in order."""
+        return [line.split() for line in self.log.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(compiled, tmp_path_factory):
+    """A chunk whose worker met nothing."""
+    made = Made(tmp_path_factory.mktemp("undisturbed"), compiled)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        made.run(monkeypatch)
+    return made
 
 
 @pytest.fixture
-def members(tmp_path):
-    return partial(write_members, tmp_path)
+def made(compiled, tmp_path):
+    return Made(tmp_path, compiled)
 
 
-def batches_of(made):
-    return [(m["batch"], m["split"], m["n_structures"], m["outcome"]) for m in made.rows["memory"]]
+def check_scores(made, undisturbed, without=""):
+    expected = undisturbed.scores()
+    found = made.scores()
+    assert list(found) == [name for name in expected if name not in without]
+    for name, row in found.items():
+        same = [(a, b) for a, b in zip(row, expected[name], strict=True) if a != b]
+        assert all(".pdb" in str(a) for a, _ in same), same  # but for the path
+    assert sorted(made.failures()) == sorted(without)
+    assert not (made.folder / "parts").exists()
 
 
-def check_scores(made, members, without=""):
-    """Every member but those named has its own energies, once, in the order of the members."""
-    expected = [name for name in names_of(members.to_dict("records")) if name not in without]
-    for table in ("scores", "scores_unweighted"):
-        assert names_of(made.rows[table]) == expected
-    for row, plain in zip(made.rows["scores"], made.rows["scores_unweighted"], strict=True):
-        n_residues = ord(Path(row["path"]).stem) - ord("a") + 2
-        atoms = [s for s in UBIQUITIN if s.startswith("ATOM") and int(s[22:26]) <= n_residues]
-        coords = np.array([[float(s[k : k + 8]) for k in (30, 38, 46)] for s in atoms])
-        energies = energies_of(coords)
-        # Energies are float64 here; only the order of the summation may differ.
-        for i, name in enumerate(FakeEngine.score_types):
-            assert plain[name] == pytest.approx(energies[i], rel=1e-12)
-            assert row[name] == plain[name] * FakeEngine.weights[i]
-        for name in set(tables.SCORE_TYPES) - set(FakeEngine.score_types):
-            assert (row[name], plain[name]) == (0.0, 0.0)
-        total = 2 * energies[0] + energies[1] + 0.25 * energies[2]
-        assert row["total"] == pytest.approx(total, rel=1e-12)
-        assert plain["total"] == row["total"]
-        assert (row["n_residues"], row["n_atoms"]) == (n_residues, len(atoms))
-        assert (row["chunk"], row["engine"], row["hydrogens"]) == (ID, "fake", "keep")
-        assert row["parameters_id"] == PARAMETERS.id
-        assert row["notes"] == f"atoms_built={n_residues}"
+def test_nothing_happens(undisturbed):
+    assert undisturbed.batches() == [list("abc"), list("def"), list("gh")]
+    assert list(undisturbed.scores()) == list("abcdefgh")
+    timing = undisturbed.table(tables.TIMING).iloc[0]
+    assert (timing["n_processes"], timing["n_scored"], timing["n_failed"]) == (1, 8, 0)
+    assert (timing["engine"], timing["device"]) == ("native", "cpu")
 
 
-def test_batches_are_scored_as_planned(members):
-    engine, rows = FakeEngine(), members(5, batches=[1, 0, 1, 0, 2])
-    made = scored(engine, rows)
-    assert engine.batches == [["b", "d"], ["a", "c"], ["e"]]
-    check_scores(made, rows.sort_values("batch", kind="stable"))
-    assert failed(made) == {}
-    assert batches_of(made) == [(0, 0, 2, "scored"), (1, 0, 2, "scored"), (2, 0, 1, "scored")]
-    measured = made.rows["memory"][0]
-    assert (measured["engine"], measured["device"]) == ("fake", "cpu")
-    assert measured["max_atoms"] == max(r["n_atoms"] for r in made.rows["scores"][:2])
-    assert 0 < measured["host_rss_bytes"] <= measured["host_peak_rss_bytes"]
+@pytest.mark.parametrize("moment", ["prepare", "score"])
+@pytest.mark.parametrize("what", ["abort", "segmentation fault", "exit", "CUDA error"])
+def test_the_structure_that_ends_the_process_is_found(made, undisturbed, monkeypatch, moment, what):
+    made.run(monkeypatch, {"e": (moment, what, OFTEN)})
+    check_scores(made, undisturbed, without="e")
+    stage, reason, message = made.failures()["e"]
+    assert (stage, reason) == ("score", "device_fault")
+    words = {"abort": "SIGABRT", "segmentation fault": "SIGSEGV", "exit": "exit code 3"}
+    assert message.startswith(made.members["path"][4])
+    assert words.get(what, "illegal memory access") in message
+    if moment == "score":  # else the batch before may be in hand too
+        scored = [name for batch in made.batches() for name in batch]
+        assert sorted(scored) == list("abcdfgh")  # each once: no finished batch again
+        assert made.batches()[0] == list("abc")
+    # One that met it in its batch, two that met it alone, one for the rest.
+    assert made.table(tables.TIMING)["n_processes"][0] == 4
+    assert json.loads((made.folder / "done.json").read_text())["retry"]
 
 
-@pytest.mark.parametrize("error", OUT_OF_MEMORY)
-@pytest.mark.parametrize("moment", ["on_stack", "on_score"])
-def test_a_batch_that_does_not_fit_is_halved_until_it_does(members, error, moment):
-    rows = members(7, batches=[0] * 6 + [1])
-    made = scored(FakeEngine(**{moment: raising(error, lambda names: len(names) > 2)}), rows)
-    check_scores(made, rows)
-    assert failed(made) == {}
-    # 6 -> 3 and 3; each 3 -> 1 and 2. The next batch starts anew.
-    half = [(0, 1, 3, "too_large"), (0, 2, 1, "scored"), (0, 2, 2, "scored")]
-    assert batches_of(made) == [(0, 0, 6, "too_large"), *half, *half, (1, 0, 1, "scored")]
+def test_several_that_end_the_process(made, undisturbed, monkeypatch):
+    faults = {"a": ("score", "abort", OFTEN), "b": ("prepare", "abort", OFTEN)}
+    made.run(monkeypatch, faults | {"h": ("score", "CUDA error", OFTEN)})
+    check_scores(made, undisturbed, without="abh")
 
 
-@pytest.mark.parametrize("error", OUT_OF_MEMORY)
-def test_one_structure_too_large_alone_costs_no_other_its_score(members, error):
-    rows = members(5)
-    made = scored(FakeEngine(on_score=raising(error, lambda names: "d" in names)), rows)
-    check_scores(made, rows, without="d")
-    assert failed(made) == {"d": ("score", "too_large")}
-    message = made.rows["failures"][0]["message"]
-    predicted = made.rows["memory"][-2]["predicted_bytes"]
-    assert message.startswith(rows["path"][3])
-    assert f"{predicted:,} bytes" in message
-    assert batches_of(made) == [
-        *((0, 0, 5, "too_large"), (0, 1, 2, "scored"), (0, 1, 3, "too_large")),
-        *((0, 2, 1, "scored"), (0, 2, 2, "too_large")),
-        *((0, 3, 1, "too_large"), (0, 3, 1, "scored")),
+@pytest.mark.parametrize("what", ["abort", "kill", "CUDA error"])
+def test_what_happens_once_costs_no_score(made, undisturbed, monkeypatch, what):
+    made.run(monkeypatch, {"d": ("score", what, 1), "g": ("prepare", what, 1)})
+    check_scores(made, undisturbed)
+
+
+def test_one_that_is_killed_again_and_again_is_too_large(made, undisturbed, monkeypatch):
+    made.run(monkeypatch, {"e": ("score", "kill", OFTEN), "b": ("score", "kill", 2)})
+    check_scores(made, undisturbed, without="e")
+    stage, reason, message = made.failures()["e"]
+    assert (stage, reason, "SIGKILL" in message) == ("score", "too_large", True)
+
+
+def test_a_worker_that_is_told_to_stop_has_no_successor(made, undisturbed, monkeypatch):
+    with pytest.raises(RunError, match="SIGTERM"):
+        made.run(monkeypatch, {"e": ("score", "terminate", OFTEN)})
+    assert not (made.folder / "done.json").exists()
+    made.run(monkeypatch)
+    check_scores(made, undisturbed)
+    assert made.batches() == [list("abc"), list("def"), list("gh")]
+
+
+def test_a_device_that_fails_with_everything_blames_no_structure(made, undisturbed, monkeypatch):
+    faults = dict.fromkeys("bcdefgh", ("score", "CUDA error", OFTEN))
+    with pytest.raises(RunError, match=r"6 structures .*illegal memory.*device"):
+        made.run(monkeypatch, faults)
+    assert not (made.folder / "done.json").exists()
+    made.run(monkeypatch)  # on another device, say
+    check_scores(made, undisturbed)
+
+
+def test_workers_that_never_begin_end_the_chunk(made, monkeypatch):
+    with pytest.raises(RunError, match="3 processes ended with signal SIGSEGV before they began"):
+        made.run(monkeypatch, start="segmentation fault")
+
+
+def test_memory_that_runs_out_is_met_by_halves(made, undisturbed, monkeypatch):
+    """Every structure is scored once, splits are rows, and what never fits is too large."""
+    sizes = undisturbed.table(tables.SCORES)["n_atoms"].to_numpy(int)
+    most = int(sizes[6])  # g fits, h does not
+    assert sizes[1:3].sum() <= most < min(sizes[:3].sum(), sizes[4:6].sum())
+    made.run(monkeypatch, oom_above=most)
+    check_scores(made, undisturbed, without="h")
+    assert made.failures()["h"][1] == "too_large"
+    rows = made.table(tables.MEMORY)[["batch", "split", "n_structures", "outcome"]]
+    assert [tuple(row) for row in rows.itertuples(index=False)] == [
+        *((0, 0, 3, "too_large"), (0, 1, 1, "scored"), (0, 1, 2, "scored")),
+        *((1, 0, 3, "too_large"), (1, 1, 1, "scored"), (1, 1, 2, "too_large")),
+        *((1, 2, 1, "scored"), (1, 2, 1, "scored")),
+        *((2, 0, 2, "too_large"), (2, 1, 1, "scored"), (2, 1, 1, "too_large")),
     ]
+    scored = [name for batch in made.batches() for name in batch]
+    assert sorted(scored) == list("abcdefg")
 
 
-@pytest.mark.parametrize("error", [ValueError("odd pose"), RuntimeError("shape\nmismatch")])
-def test_one_structure_that_breaks_the_engine_costs_no_other_its_score(members, error):
-    rows = members(6, batches=[0, 0, 0, 0, 1, 1])
-    made = scored(FakeEngine(on_score=raising(error, lambda names: "b" in names)), rows)
-    check_scores(made, rows, without="b")
-    assert failed(made) == {"b": ("score", "engine_error")}
-    message = made.rows["failures"][0]["message"]
-    kind = type(error).__name__
-    assert message == f"{rows['path'][1]}: {kind}: {error}".replace("\n", " | ")
+KILLED = """
+import sys
+sys.path.insert(0, {tests!r})
+from test_chunk import chunk
+chunk.WORKER = [sys.executable, {worker!r}]
+chunk.run(*{files!r}, device=None, threads=1, started_at=0)
+"""
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_an_energy_that_is_not_finite_is_a_failure(members, value):
-    engine, rows = FakeEngine(), members(3)
-    engine.not_finite["b"] = (1, value)
-    made = scored(engine, rows)
-    check_scores(made, rows, without="b")
-    assert failed(made) == {"b": ("score", "not_finite")}
-    assert made.rows["failures"][0]["message"] == f"{rows['path'][1]}: fa_ljatr not finite"
-    assert batches_of(made) == [(0, 0, 3, "scored")]
+def test_a_killed_run_goes_on_after_its_last_finished_batch(made, undisturbed, monkeypatch):
+    tests = Path(__file__).parent
+    told = {"faults": {"e": ("score", "kill supervisor", 1)}, "log": str(made.log)}
+    monkeypatch.setenv("FAULTS", json.dumps(told))
+    worker = str(tests / "faulty_worker.py")
+    code = KILLED.format(tests=str(tests), worker=worker, files=made.files)
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -9
+    assert made.batches() == [list("abc")]
+    made.run(monkeypatch)
+    check_scores(made, undisturbed)
+    assert made.batches() == [list("abc"), list("def"), list("gh")]
+    assert made.table(tables.TIMING)["n_processes"][0] == 2
 
 
-def test_what_changed_since_the_plan_is_a_failure(members):
-    rows = members(6)
-    paths = list(map(Path, rows["path"]))
-    paths[0].write_text(paths[0].read_text().replace("MET", "ALA", 1))
-    paths[1].unlink()
-    paths[3].write_text("")
-    rows.loc[5, "model"] = 2
-    made = scored(FakeEngine(), rows)
-    check_scores(made, rows, without="abdf")
-    expected = {"a": "changed", "b": "unreadable", "f": "no_such_model"}
-    found = failed(made)
-    assert found.pop("d")[1] in ("changed", "unreadable")  # it is both
-    assert found == {name: ("prepare", reason) for name, reason in expected.items()}
+def test_what_is_finished_needs_no_worker(made, undisturbed, monkeypatch):
+    """As where the disk was full when the tables were written."""
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "write_parquet", lambda *_: (_ for _ in ()).throw(OSError("full")))
+        with pytest.raises(OSError, match="full"):
+            made.run(patch)
+    made.run(monkeypatch, start="abort")
+    check_scores(made, undisturbed)
 
 
-def test_a_pose_that_cannot_be_built_is_a_failure_and_empty_batches_are_not_scored(members):
-    error = StructureError("unsupported_chemistry", "no such atom", "write to us")
-    engine = FakeEngine(on_prepare=raising(error, lambda names: names[0] in "ac"))
-    rows = members(4, batches=[0, 1, 0, 1])
-    made = scored(engine, rows)
-    check_scores(made, rows, without="ac")
-    assert engine.batches == [["b", "d"]]
-    row = made.rows["failures"][0]
-    found = [row[k] for k in ("structure_id", "stage", "reason", "message", "remedy")]
-    assert found == ["in/a", "prepare", "unsupported_chemistry", "no such atom", "write to us"]
-    assert batches_of(made) == [(1, 0, 2, "scored")]
+def test_parts_of_other_settings_do_not_count(made, undisturbed, monkeypatch):
+    plan = Path(made.files[1])
+    with pytest.raises(RunError):
+        made.run(monkeypatch, {"e": ("score", "terminate", OFTEN)})
+    changed = made.plan | {"settings": made.plan["settings"] | {"seed": 2}}
+    tables.write_json(plan, changed)
+    made.run(monkeypatch)
+    assert [len(batch) for batch in made.batches()] == [3, 3, 3, 2]
+    check_scores(made, undisturbed)
 
 
-def test_paths_are_unescaped_and_rows_keep_them_escaped(members, tmp_path):
-    rows = members(1)
-    odd = tmp_path / "tab\there\udce9.pdb"
-    odd.write_bytes(Path(rows["path"][0]).read_bytes())
-    rows.loc[0, ["path", "structure_id"]] = tables.escape(str(odd)), r"in/a\tb"
-    made = scored(FakeEngine(), rows)
-    (row,) = made.rows["scores"]
-    assert (row["path"], row["structure_id"]) == (tables.escape(str(odd)), r"in/a\tb")
+def test_a_second_process_waits_and_finds_the_first_ones_work(made, undisturbed, monkeypatch):
+    (made.folder / "parts").mkdir(parents=True)
+    with chunk._claimed(made.folder / "parts"):
+        monkeypatch.setenv("FAULTS", json.dumps({"faults": {}, "log": str(made.log)}))
+        code = KILLED.format(
+            tests=str(Path(__file__).parent),
+            worker=str(Path(__file__).with_name("faulty_worker.py")),
+            files=made.files,
+        )
+        second = subprocess.Popen([sys.executable, "-c", code])
+        with pytest.raises(subprocess.TimeoutExpired):
+            second.wait(3)
+        assert not made.log.exists()
+    assert second.wait(60) == 0
+    check_scores(made, undisturbed)
 
 
-@pytest.mark.parametrize(
-    ("error", "moment"),
-    [
-        (RunError("of other parameters"), "on_score"),
-        (RuntimeError("CUDA error: an illegal memory access was encountered"), "on_score"),
-        (RuntimeError("CUDA error: unspecified launch failure"), "on_prepare"),
-    ],
-)
-def test_what_concerns_all_ends_the_chunk(members, error, moment):
-    """A lost CUDA context or a wrong run would else be the failure of every structure."""
-    with pytest.raises(type(error), match=str(error)):
-        scored(FakeEngine(**{moment: raising(error, lambda names: True)}), members(3))
-
-
-def test_poses_of_other_parameters_end_the_chunk(members):
-    engine = FakeEngine()
-    engine.parameters_id = "f" * 12
-    with pytest.raises(RunError, match=f"{PARAMETERS.id}.*{'f' * 12}"):
-        scored(engine, members(3))
-
-
-def test_a_batch_is_let_go_before_the_next(members, monkeypatch):
-    """Also one that failed: else its memory is missing where its halves need it."""
-    monkeypatch.setattr(chunk.log, "disabled", True)  # pytest keeps records, with tracebacks
-    alive, before = [], []
-
-    class Watched(FakeEngine):
-        def stack(self, batch):
-            alive.extend(len(batch) for stack in before if stack() is not None)
-            stacked = super().stack(batch)
-            before.append(weakref.ref(stacked))
-            return stacked
-
-    def fault(names):
-        if len(names) > 1:  # raised anew: an error that is kept keeps what it passed through
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-
-    made = scored(Watched(on_score=fault), members(6, batches=[0] * 4 + [1, 1]))
-    assert len(made.rows["scores"]) == 6
-    assert (len(before), alive) == (10, [])
-
-
-def test_the_next_batch_is_prepared_while_one_is_scored(members, reads_ahead):
-    begun, seen = threading.Event(), []
-
-    def prepare(names):
-        if names == ["b"]:
-            begun.set()
-
-    def score(names):
-        if names == ["a"]:
-            seen.append(begun.wait(10 if reads_ahead else 0.1))
-
-    rows = members(3, batches=[0, 1, 2])
-    made = scored(FakeEngine(on_prepare=prepare, on_score=score), rows)
-    assert seen == [reads_ahead]
-    check_scores(made, rows)
-
-
-def test_done_vouches_for_what_is_written(members, tmp_path):
-    engine, rows = FakeEngine(), members(4, batches=[0, 0, 1, 1])
-    engine.not_finite["b"] = (0, np.nan)
-    made = scored(engine, rows)
-    folder = tmp_path / "chunks" / ID
-    made.write(folder)
-    done = json.loads((folder / "done.json").read_text())
-    names = {table.name for table in tables.CHUNK_TABLES}
-    assert {p.name for p in folder.iterdir()} == {"done.json", *(f"{n}.parquet" for n in names)}
-    frames = {
-        table.name: tables.read_parquet(folder / f"{table.name}.parquet", table)
-        for table in tables.CHUNK_TABLES
-    }
-    assert done["rows"] == {name: len(frame) for name, frame in frames.items()}
-    assert done["rows"] == {"memory": 2, "timing": 1, "failures": 1} | dict.fromkeys(
-        ("scores", "scores_unweighted"), 3
-    )
-    hashes = {name: tables.file_sha256(folder / f"{name}.parquet") for name in names}
-    assert (done["sha256"], done["chunk"]) == (hashes, ID)
-    assert done["fingerprint"] == provenance.fingerprint(SETTINGS, PARAMETERS.id)
-    for row, found in zip(made.rows["scores"], frames["scores"].to_dict("records"), strict=True):
-        assert found == row
-    timing = frames["timing"].iloc[0]
-    assert (timing["chunk"], timing["n_scored"], timing["n_failed"]) == (ID, 3, 1)
-
-
-@pytest.mark.parametrize(
-    ("error", "retry"),
-    [(None, False), (MemoryError(), True), (ValueError("odd"), False), ("file", True)],
-)
-def test_done_says_whether_another_try_may_help(members, tmp_path, error, retry):
-    rows = members(2)
-    if error == "file":
-        Path(rows["path"][0]).unlink()
-        error = None
-    fault = raising(error, lambda names: "a" in names) if error else None
-    scored(FakeEngine(on_score=fault), rows).write(tmp_path / ID)
-    assert json.loads((tmp_path / ID / "done.json").read_text())["retry"] is retry
-
-
-def test_an_interrupted_write_leaves_nothing_that_vouches(members, tmp_path, monkeypatch):
-    made = scored(FakeEngine(), members(2))
-    made.write(tmp_path / ID)
-
-    def disk_full(path, table, frame):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(tables, "write_parquet", disk_full)
-    with pytest.raises(OSError, match="disk full"):
-        made.write(tmp_path / ID)
-    assert not (tmp_path / ID / "done.json").exists()
-
-
-def test_a_run_reads_the_plan_and_accounts_for_its_time(members, tmp_path, monkeypatch):
-    monkeypatch.setattr(chunk, "TmolEngine", lambda *_, **__: FakeEngine())
-    PARAMETERS.save(tmp_path / "parameters.safetensors")
-    plan = {"parameters_id": PARAMETERS.id, "settings": SETTINGS}
-    plan["config"] = {"device": "cpu", "outputs": {"per_residue": False}}
-    tables.write_json(tmp_path / "run.json", plan)
-    tables.write_tsv(tmp_path / "m.tsv", members(3))
-    names = ("m.tsv", "run.json", "parameters.safetensors", ID)
-    files = [str(tmp_path / name) for name in names]
-    threads, before = torch.get_num_threads(), time.time() - 100
-    try:
-        chunk.run(*files, device="cpu", threads=1, started_at=before)
-        assert torch.get_num_threads() == 1
-    finally:
-        torch.set_num_threads(threads)
-    scores = tables.read_parquet(tmp_path / ID / "scores.parquet", tables.SCORES)
-    assert names_of(scores.to_dict("records")) == ["a", "b", "c"]
-    timing = tables.read_parquet(tmp_path / ID / "timing.parquet", tables.TIMING).iloc[0]
+def test_a_run_accounts_for_its_time_and_for_its_parameters(made, monkeypatch):
+    before = time.time() - 100
+    made.run(monkeypatch, started_at=before)
+    timing = made.table(tables.TIMING).iloc[0]
     assert (timing["device"], timing["threads"], timing["started_at"]) == ("cpu", 1, before)
-    # The process began 100 s ago: what was before the stopwatch is start-up. All of the time
-    # is in one of the parts, but for what follows the last lap (milliseconds).
+    # The process began 100 s ago: what was before the worker's stopwatch is start-up. All of
+    # the time is in one of the parts, but for the end of the worker and imports for the tables.
     assert 100 <= timing["startup_seconds"] < 130
-    parts = [name for name in tables.TIMING.columns if name.endswith("_seconds")]
-    assert sum(timing[parts]) == pytest.approx(timing["ended_at"] - before, abs=1)
-    plan["parameters_id"] = "f" * 12
-    tables.write_json(tmp_path / "run.json", plan)
-    with pytest.raises(RunError, match=rf"{PARAMETERS.id}.*{'f' * 12}"):
-        chunk.run(*files, device="cpu", threads=1, started_at=before)
-
-
-def test_the_stopwatch_counts_each_second_once(monkeypatch):
-    now = iter([10.0, 11.0, 13.0, 16.0])
-    monkeypatch.setattr(chunk.time, "perf_counter", lambda: next(now))
-    watch = Stopwatch()
-    for part in ("a", "b", "a"):
-        watch.lap(part)
-    assert watch.seconds == Counter(a=4.0, b=2.0)
+    named = [name for name in tables.TIMING.columns if name.endswith("_seconds")]
+    assert timing[named].sum() == pytest.approx(timing["ended_at"] - before, abs=5)
+    tables.write_json(Path(made.files[1]), made.plan | {"parameters_id": "f" * 12})
+    with pytest.raises(RunError, match="exit code 1"):
+        made.run(monkeypatch)

@@ -8,14 +8,13 @@ import copy
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 import yaml
+from fake_engine import Scored
 
 from tmol_plugin import merge, plan, tables
-from tmol_plugin.chunk import Chunk, Stopwatch
 from tmol_plugin.errors import RunError, StructureError
 from tmol_plugin.inputs import Row, write_manifest
 from tmol_plugin.parameters import Parameters
@@ -85,16 +84,14 @@ class Run:
     def _write_plan(self):
         PARAMETERS.save(self.folder / "parameters.safetensors")
         plan.run(self.index, self.folder / "parameters.safetensors", CONFIG, self.plan)
-        self.settings = json.loads((self.plan / "run.json").read_text())["settings"]
         self.chunks = tables.read_tsv(self.plan / "chunks.tsv", tables.CHUNKS)["chunk"].tolist()
 
     def _write_chunk(self, chunk):
-        engine, watch = SimpleNamespace(name="fake"), Stopwatch()
-        watch.lap("scoring")
-        made = Chunk(chunk, engine, self.settings, PARAMETERS, None, watch)
+        made = Scored(None, False)
+        made.plan = json.loads((self.plan / "run.json").read_text())
         ends = {tables.escape(name): end for name, _, end in self.inputs}
-        members = tables.read_tsv(self.plan / "members" / f"{chunk}.tsv", tables.MEMBERS)
-        for row in members.to_dict("records"):
+        made.members = tables.read_tsv(self.plan / "members" / f"{chunk}.tsv", tables.MEMBERS)
+        for row in made.members.to_dict("records"):
             if ends[row["structure_id"]] == "chunk":
                 error = StructureError("not_finite", "fa_elec not finite")
                 made.rows["failures"].append(tables.failure_row(row, "score", error))
@@ -105,7 +102,6 @@ class Run:
             made.rows["scores"].append(common | {"fa_elec": value})
             made.rows["scores_unweighted"].append(common | {"fa_elec": 2 * value})
         made.rows["memory"].append({"chunk": chunk, "batch": 0, "split": 0, "outcome": "scored"})
-        made.timing = {"device": "cpu"}
         made.write(self.chunk_folder(chunk))
 
     def chunk_folder(self, chunk):

@@ -167,8 +167,11 @@ def test_running_out_of_memory_is_told_from_other_failures(engine, prepared, mon
 RUN = """
 import sys, time
 from tmol_plugin import chunk
+loaded = "print(sorted({'torch', 'tmol', 'biotite'} & {*sys.modules}))"
+worker = f"import sys; from tmol_plugin import worker; worker.main(); {loaded}"
+chunk.WORKER = [sys.executable, "-c", worker]
 chunk.run(*sys.argv[1:5], device=sys.argv[5], threads=1, started_at=time.time())
-print(sorted({'torch', 'tmol', 'biotite'} & {*sys.modules}))
+exec(loaded)
 """
 
 
@@ -192,7 +195,7 @@ def write_chunk(folder, compiled, names):
 def test_a_chunk_is_scored_without_torch_and_tmol(tmp_path, compiled, engine, prepared, device):
     files = write_chunk(tmp_path, compiled, NAMES)
     words = subprocess.check_output([sys.executable, "-c", RUN, *files, device], text=True)
-    assert words == "[]\n"
+    assert words == "[]\n[]\n"  # of the worker, and of its supervisor
     scores = tables.read_parquet(tmp_path / "abc" / "scores.parquet", tables.SCORES)
     assert scores["structure_id"].tolist() == NAMES
     assert set(scores["engine"]) == {"native"}

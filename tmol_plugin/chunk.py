@@ -1,49 +1,39 @@
-"""Stage `score_chunk`: one process scores one chunk on one device.
+"""Stage `score_chunk`: one chunk on one device, by a process that can be lost and replaced.
 
-The loop: read and prepare a batch, put its poses into one stack, score it in one call,
-bring the energies to the host, let go of the batch, go on. Where the engine can, a thread
-prepares the next batch meanwhile. Whatever goes wrong with one structure is a row of the
-chunk's failures and costs no other structure its score.
+This process takes the lease on a GPU, if the chunk is for one, and has a worker score the
+chunk. A worker that dies, of a CUDA fault or of a crash in native code, is replaced: the next
+one takes up after the last finished batch and takes what was in hand one by one. A structure
+that ends a process again is a failure of its own. Then the GPU is let go, and the tables of
+the chunk are made of what the workers finished.
+
+Until the worker runs, nothing is imported here that takes long.
 """
 
+import contextlib
+import fcntl
 import json
 import logging
 import os
-import socket
+import shutil
+import signal
+import subprocess
+import sys
 import time
-from collections import Counter, deque
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
-
 from tmol_plugin import device as devices
-from tmol_plugin import memory, per_residue, provenance, tables
-from tmol_plugin.engine import Engine, Prepared, TmolEngine
-from tmol_plugin.errors import RETRIED, RunError, StructureError
-from tmol_plugin.parameters import Parameters, load_parameters
-from tmol_plugin.policy import Policy
-from tmol_plugin.reading import Source
-from tmol_plugin.scan import format_notes
+from tmol_plugin.errors import RunError, StructureError
+from tmol_plugin.lease import Lease, lease_for
 
 log = logging.getLogger(__name__)
 
+# Structures that end a process one after the other, with nothing scored between them, tell
+# more of the device than of themselves.
+MOST_BLAMED_IN_A_ROW = 5
+# Workers that die before they begin anything, one after the other.
+MOST_DEAD_IN_A_ROW = 3
 
-class Stopwatch:
-    """Seconds spent in named parts of the work."""
-
-    def __init__(self):
-        self.seconds = Counter()
-        self._last = time.perf_counter()
-
-    def lap(self, part: str) -> None:
-        """Count the time since the last lap to `part`."""
-        now = time.perf_counter()
-        self.seconds[part] += now - self._last
-        self._last = now
+WORKER = [sys.executable, "-m", "tmol_plugin.worker"]
 
 
 def run(
@@ -55,308 +45,180 @@ def run(
     threads: int,
     started_at: float,
 ) -> None:
-    """Score a chunk and write its tables and, last, done.json; `device` None is the config's."""
-    watch = Stopwatch()
-    plan = json.loads(Path(plan_file).read_text(encoding="utf-8"))
-    members = tables.read_tsv(members_file, tables.MEMBERS)
-    parameters = load_parameters(parameters_file)
-    if parameters.id != plan["parameters_id"]:
-        raise RunError(
-            f"{parameters_file} has parameters {parameters.id}, the plan is for"
-            f" {plan['parameters_id']}; plan again"
-        )
-    make_engine, where = _engine(members, device or plan["config"]["device"], threads)
-    log.info("chunk %s on %s", Path(output).name, devices.describe(where))
-    chunk_id = Path(output).name
-    watch.lap("startup")
-    engine = make_engine(parameters, plan["settings"])
-    watch.lap("parameters")
-    chunk = Chunk(chunk_id, engine, plan["settings"], parameters, where, watch)
-    chunk.wants_residues = plan["config"]["outputs"]["per_residue"]
-    chunk.score(members)
-    chunk.timing = {
-        "device": devices.describe(where),
-        "threads": threads,
-        "started_at": started_at,
-        "startup_seconds": watch.seconds["startup"] + max(0.0, _imports_seconds(started_at, watch)),
-    }
-    chunk.write(Path(output))
+    """Score a chunk and write its tables and, last, done.json; `device` None is the config's.
 
-
-def _engine(members: pd.DataFrame, device: str, threads: int):
-    """What makes the engine that the plan chose, of parameters and settings, and its device.
-
-    A chunk's members are all of one engine. Native scoring needs neither torch nor TMol.
+    Raises:
+        RunError: no device, a worker's error that concerns the run, a device that fails.
     """
-    is_native = members["engine_reason"].fillna("").eq("").all()
-    if is_native and device != "cuda":
-        from tmol_plugin.native_engine import NativeEngine
-
-        return partial(NativeEngine, threads=threads), devices.Host()
-    import tmol  # noqa: F401 - here, so that its seconds count as start-up
-    import torch
-
-    torch.set_num_threads(threads)
-    where = devices.resolve(device)
-    if is_native:
-        from tmol_plugin.native_engine import NativeTmolEngine
-
-        return partial(NativeTmolEngine, device=where), where
-    return partial(TmolEngine, device=where), where
+    plan = json.loads(Path(plan_file).read_text(encoding="utf-8"))
+    wanted = devices.normalized(device or plan["config"]["device"])
+    folder = Path(output)
+    order = {"chunk": folder.name, "members": members_file, "plan": plan_file}
+    order |= {"parameters": parameters_file, "threads": threads, "supervisor": os.getpid()}
+    with _claimed(folder / "parts"):
+        _run(order, plan, wanted, folder, started_at)
 
 
-def _imports_seconds(started_at: float, watch: Stopwatch) -> float:
-    """Time of the process before the stopwatch was started: the interpreter and imports."""
-    return time.time() - started_at - sum(watch.seconds.values())
-
-
-class Chunk:
-    """The state of a chunk being scored: its engine, and the rows so far."""
-
-    def __init__(
-        self,
-        chunk_id: str,
-        engine: Engine,
-        settings: dict,
-        parameters: Parameters,
-        device,
-        watch: Stopwatch,
-    ):
-        self.id = chunk_id
-        self.engine = engine
-        self.settings = settings
-        self.parameters = parameters
-        self.device = device
-        self.watch = watch
-        self.timing: dict = {}
-        self.wants_residues = False
-        self.residues: list = []  # tables of per_residue, one for each structure
-        self.rows: dict[str, list[dict]] = {table.name: [] for table in tables.CHUNK_TABLES}
-        self._policy = Policy(
-            on_unrecognized=settings["on_unrecognized"],
-            missing_side_chains=settings["missing_side_chains"],
-            parametrized=frozenset(parameters.residues),
-        )
-
-    def score(self, members: pd.DataFrame) -> None:
-        """Score the members (tables.MEMBERS), batch after batch."""
-        batches = [(int(batch), rows) for batch, rows in members.groupby("batch", sort=True)]
-        groups = [rows.to_dict("records") for _, rows in batches]
-        for (batch, _), outcomes in zip(batches, self._outcomes(groups), strict=True):
-            prepared = []
-            for row, outcome in outcomes:
-                if isinstance(outcome, StructureError):
-                    self._fail(row, "prepare", outcome)
-                else:
-                    prepared.append((row, outcome))
-            self.watch.lap("preparation")
-            if prepared:
-                self._score_batch(batch, prepared, split=0)
-            self.watch.lap("scoring")
-            log.info(
-                "batch %d: %d prepared, %d scored and %d failed so far",
-                *(batch, len(prepared), len(self.rows["scores"]), len(self.rows["failures"])),
-            )
-            del outcomes, prepared, outcome  # before the next batch is there
-
-    def _outcomes(self, groups: list[list[dict]]) -> Iterator[list[tuple]]:
-        """For each group its rows, each with its Prepared or the error that it ended in.
-
-        An engine that reads ahead prepares a group while the one before is being scored.
-        """
-        if not self.engine.reads_ahead:
-            yield from map(self._prepare_all, groups)
-            return
-        with ThreadPoolExecutor(1, "prepare") as thread:
-            under_way = deque()
-            for position, group in enumerate([*groups, None]):
-                if group is not None:
-                    under_way.append(thread.submit(self._prepare_all, group))
-                if position > 0:
-                    yield under_way.popleft().result()
-
-    def _prepare_all(self, rows: list[dict]) -> list[tuple]:
-        outcomes = []
-        for row in rows:
-            try:
-                outcomes.append((row, self._prepare(row)))
-            except StructureError as error:
-                outcomes.append((row, error))
-        return outcomes
-
-    def _prepare(self, row: dict) -> Prepared:
-        path = tables.unescape(row["path"])
-        source = Source(path)
-        if source.sha256 != row["sha256"]:
-            raise StructureError("changed", f"{path}: its content is not what was scanned")
-        return self.engine.read(source, row["model"], self._policy)
-
-    def _score_batch(self, batch: int, prepared: list, split: int) -> None:
-        """Score prepared structures; in halves if they do not fit or one of them fails."""
-        measured = self._measure_start(batch, prepared, split)
+@contextlib.contextmanager
+def _claimed(parts_folder: Path):
+    """Hold the chunk for this process: one left over from a killed run may still be at it."""
+    parts_folder.mkdir(parents=True, exist_ok=True)
+    with open(parts_folder / "lock", "w") as file:
         try:
-            stacked = self.engine.stack([pose for _, pose in prepared])
-            self._measure_stacked(measured)
-            energies = self.engine.score(stacked)
-            residues = self._score_residues(prepared)
-            why_not = None
-        # Anything may be raised by the device, torch or TMol; what it is, is told apart below.
-        except Exception as error:
-            why_not = self._scoring_failure(error, prepared)
-            energies = residues = None
-        # Out of the handler, so that no traceback keeps the batch's tensors alive.
-        stacked = None
-        measured["outcome"] = why_not.reason if why_not else "scored"
-        self._measure_end(measured)
-        if why_not is None:
-            for (row, pose), values, of_residues in zip(prepared, energies, residues, strict=True):
-                self._add_scores(row, pose, values, of_residues)
-        elif len(prepared) == 1:
-            self._fail(prepared[0][0], "score", why_not)
-        else:
-            self._empty_cache()
-            middle = len(prepared) // 2
-            self._score_batch(batch, prepared[:middle], split + 1)
-            self._score_batch(batch, prepared[middle:], split + 1)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            log.info("another process is at chunk %s; waiting for it", parts_folder.parent.name)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:  # a network file system without locks
+            log.warning("%s cannot be locked: %s", parts_folder, error)
+        yield
 
-    def _scoring_failure(self, error: Exception, prepared: list) -> StructureError:
-        """What a batch's failure amounts to for a structure that is alone in it."""
-        if isinstance(error, RunError):
-            raise error
-        log.warning("batch of %d: %s", len(prepared), error, exc_info=error)
-        path = tables.unescape(prepared[0][0]["path"])
-        if memory.is_out_of_memory(error):
-            need = self._predicted_bytes(prepared)
-            have = memory.device_bytes(self.device)
-            return StructureError(
-                "too_large",
-                f"{path}: out of memory even alone: about {need:,} bytes needed by the memory"
-                f" model, {have:,} on the device: {error}",
+
+def _run(order: dict, plan: dict, wanted: dict, folder: Path, started_at: float) -> None:
+    supervisor = Supervisor(order, plan, folder / "parts")
+    lease = None
+    if supervisor.something_left():
+        if devices.gpus_of_chunk(order["members"], wanted["use"]):
+            lease = lease_for(wanted, holder=f"chunk {order['chunk']}")
+        try:
+            supervisor.work(lease, started_at)
+        finally:
+            if lease is not None:
+                lease_ended_at = lease.release()
+    from tmol_plugin import assembly
+
+    timing = {"threads": order["threads"], "started_at": started_at, "device": "cpu"}
+    if lease is not None:
+        timing |= {"device": lease.device.name, "device_uuid": lease.device.uuid}
+        timing |= {"lease_started_at": lease.started_at, "lease_ended_at": lease_ended_at}
+        timing["lease_wait_seconds"] = lease.waited_seconds
+    assembly.write(folder, supervisor.members(), supervisor.found(), plan, timing)
+    shutil.rmtree(folder / "parts")
+
+
+class Supervisor:
+    """Has workers score a chunk until every member is finished."""
+
+    def __init__(self, order: dict, plan: dict, parts_folder: Path):
+        self._order = order
+        self._plan = plan
+        self._folder = parts_folder
+        # What was in hand when a worker died, and how many died with nothing else in hand.
+        self._suspects: dict[tuple, int] = {}
+        self._n_ended = 0
+        self._blamed: list[Path] = []  # parts of structures blamed one after the other
+        self._dead_in_a_row = 0
+
+    def members(self):
+        """The members of the chunk, tables.MEMBERS."""
+        from tmol_plugin import tables
+
+        return tables.read_tsv(self._order["members"], tables.MEMBERS)
+
+    def found(self):
+        """What is finished: parts.Found."""
+        from tmol_plugin import parts
+
+        return parts.read(self._folder, parts.identity_of(self._plan))
+
+    def something_left(self) -> bool:
+        """Whether any member is not finished; looked up only if there are parts at all."""
+        if not any(self._folder.glob("*.part")):
+            return True
+        n_ended = len(self.found().ended)
+        log.info("%d structures were finished before", n_ended)
+        return n_ended < len(self.members())
+
+    def work(self, lease: Lease | None, started_at: float) -> None:
+        """Start a worker, and another one as long as one dies."""
+        while True:
+            part = self._new_part()
+            code = self._worker(part, lease, started_at)
+            if code == 0:
+                return
+            self._learn(part, code)
+            started_at = time.time()
+
+    def _new_part(self) -> Path:
+        number = 1 + max((int(path.stem) for path in self._folder.glob("*.part")), default=0)
+        return self._folder / f"{number:06d}.part"
+
+    def _worker(self, part: Path, lease: Lease | None, started_at: float) -> int:
+        """Run a worker to its end; returns its exit code, negative if a signal ended it."""
+        where = "cpu" if lease is None or lease.device.is_pretend else "cuda"
+        order = self._order | {"part": str(part), "where": where, "started_at": started_at}
+        order["alone"] = list(self._suspects)
+        threads = str(self._order["threads"])
+        environment = os.environ | (lease.environment if lease else {})
+        for library in ("OMP", "MKL", "OPENBLAS"):
+            environment[f"{library}_NUM_THREADS"] = threads
+        worker = subprocess.Popen(  # noqa: S603 - Python, and a module of this package
+            WORKER,
+            stdin=subprocess.PIPE,
+            env=environment,
+            pass_fds=lease.fds if lease else (),
+        )
+        with contextlib.suppress(BrokenPipeError):  # it died: its exit code tells
+            worker.stdin.write(json.dumps(order).encode())
+            worker.stdin.close()
+        return worker.wait()
+
+    def _learn(self, part: Path, code: int) -> None:
+        """Take note of what the dead worker had in hand; blame it if it is clear.
+
+        Raises:
+            RunError: if another worker would not help.
+        """
+        from tmol_plugin import worker
+
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        if code == worker.ERROR or -code in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            raise RunError(f"the process that scores ended with {how}; its words are above")
+        found = self.found()
+        in_hand = found.in_hand.get(part.name, [])
+        words = found.words.get(part.name, "")
+        log.warning("the worker ended with %s, %d structures in hand", how, len(in_hand))
+        self._dead_in_a_row = 0 if in_hand else self._dead_in_a_row + 1
+        if self._dead_in_a_row == MOST_DEAD_IN_A_ROW:
+            raise RunError(
+                f"{MOST_DEAD_IN_A_ROW} processes ended with {how} before they began to score;"
+                f" {words or 'see the log above'}"
             )
-        if devices.is_fault(error):
-            raise error
-        return StructureError("engine_error", f"{path}: {type(error).__name__}: {error}")
+        if len(found.ended) > self._n_ended:
+            self._blamed.clear()
+        self._n_ended = len(found.ended)
+        still = {key: n for key, n in self._suspects.items() if key not in found.ended}
+        self._suspects = dict.fromkeys(in_hand, 0) | still
+        if len(in_hand) == 1:
+            self._suspects[in_hand[0]] += 1
+            # What happens once may be the device's. Anybody may kill a process, and the kernel
+            # kills a large one when memory runs out: that must happen once more.
+            if self._suspects[in_hand[0]] == (3 if -code == signal.SIGKILL else 2):
+                self._blame(in_hand[0], how, words)
 
-    def _score_residues(self, prepared: list) -> list:
-        """For each structure its rows of per_residue; None if they are not asked for."""
-        if not self.wants_residues:
-            return [None] * len(prepared)
-        how = self.engine.score_types, self.engine.weights
-        return [
-            per_residue.rows_of(row, self.engine.score_residues(pose), *how)
-            for row, pose in prepared
-        ]
+    def _blame(self, key: tuple, how: str, words: str) -> None:
+        """Make the failure of the structure that ended a process while alone in it."""
+        from tmol_plugin import parts, tables
 
-    def _add_scores(self, row: dict, pose: Prepared, energies, residues) -> None:
-        if not np.isfinite(energies).all():
-            names = [n for n, e in zip(self.engine.score_types, energies) if not np.isfinite(e)]
-            path = tables.unescape(row["path"])
-            words = f"{path}: {', '.join(names)} not finite"
-            self._fail(row, "score", StructureError("not_finite", words))
-            return
-        common = {name: row[name] for name in ("structure_id", "path", "model")} | {
-            "n_residues": pose.n_residues,
-            "n_atoms": pose.n_atoms,
-            "engine": pose.engine,
-            "hydrogens": self.settings["hydrogens"],
-            "parameters_id": self.parameters.id,
-            "chunk": self.id,
-            "notes": format_notes(pose.notes),
-        }
-        weighted = energies * self.engine.weights
-        for table, values in (("scores", weighted), ("scores_unweighted", energies)):
-            columns = dict.fromkeys(tables.SCORE_TYPES, 0.0)
-            columns |= dict(zip(self.engine.score_types, values.tolist(), strict=True))
-            self.rows[table].append(common | {"total": float(weighted.sum())} | columns)
-        if residues is not None:
-            self.residues.append(residues)
-
-    def _fail(self, row: dict, stage: str, error: StructureError) -> None:
-        log.warning("%s model %d: %s: %s", row["structure_id"], row["model"], error.reason, error)
-        self.rows["failures"].append(tables.failure_row(row, stage, error))
-
-    def _predicted_bytes(self, prepared: list) -> int:
-        return self.engine.predict_bytes([pose for _, pose in prepared])
-
-    def _measure_start(self, batch: int, prepared: list, split: int) -> dict:
-        if self.device.type == "cuda":
-            import torch
-
-            torch.cuda.reset_peak_memory_stats(self.device)
-        return {
-            "chunk": self.id,
-            "batch": batch,
-            "split": split,
-            "engine": self.engine.name,
-            "device": self.device.type,
-            "n_structures": len(prepared),
-            "max_atoms": max(pose.n_atoms for _, pose in prepared),
-            "predicted_bytes": self._predicted_bytes(prepared),
-        }
-
-    def _measure_stacked(self, measured: dict) -> None:
-        if self.device.type == "cuda":
-            import torch
-
-            measured["live_bytes"] = torch.cuda.memory_allocated(self.device)
-
-    def _measure_end(self, measured: dict) -> None:
-        if self.device.type == "cuda":
-            import torch
-
-            peak = torch.cuda.max_memory_allocated(self.device)
-            measured["peak_bytes"] = peak
-            measured["reserved_bytes"] = torch.cuda.memory_reserved(self.device)
-            if "live_bytes" in measured:
-                measured["incremental_peak_bytes"] = peak - measured["live_bytes"]
-        measured["host_rss_bytes"] = memory.host_rss_bytes()
-        measured["host_peak_rss_bytes"] = memory.host_peak_rss_bytes()
-        self.rows["memory"].append(measured)
-
-    def _empty_cache(self) -> None:
-        if self.device.type == "cuda":
-            import torch
-
-            torch.cuda.empty_cache()
-
-    def write(self, folder: Path) -> None:
-        """Write the chunk's tables, then done.json, which vouches for them."""
-        for name in ("done.json", per_residue.FILE):
-            (folder / name).unlink(missing_ok=True)
-        for table in tables.CHUNK_TABLES:
-            if table is not tables.TIMING:
-                rows = self.rows[table.name]
-                tables.write_parquet(folder / f"{table.name}.parquet", table, table.frame(rows))
-        if self.wants_residues:
-            rows = per_residue.joined(self.residues)
-            tables.write_parquet(folder / per_residue.FILE, tables.PER_RESIDUE, rows)
-        self.watch.lap("writing")
-        self.rows["timing"] = [
-            {
-                "chunk": self.id,
-                "engine": self.engine.name,
-                "hostname": socket.gethostname(),
-                "n_scored": len(self.rows["scores"]),
-                "n_failed": len(self.rows["failures"]),
-                "ended_at": time.time(),
-            }
-            | {f"{part}_seconds": seconds for part, seconds in self.watch.seconds.items()}
-            | self.timing
-        ]
-        timing = tables.TIMING.frame(self.rows["timing"])
-        tables.write_parquet(folder / "timing.parquet", tables.TIMING, timing)
-        files = {table.name: folder / f"{table.name}.parquet" for table in tables.CHUNK_TABLES}
-        n_rows = {name: len(rows) for name, rows in self.rows.items()}
-        if self.wants_residues:
-            files[tables.PER_RESIDUE.name] = folder / per_residue.FILE
-            n_rows[tables.PER_RESIDUE.name] = sum(len(rows) for rows in self.residues)
-        done = {
-            "chunk": self.id,
-            "retry": any(row["reason"] in RETRIED for row in self.rows["failures"]),
-            "fingerprint": provenance.fingerprint(self.settings, self.parameters.id),
-            "rows": n_rows,
-            "sha256": {name: tables.file_sha256(path) for name, path in files.items()},
-            "machine": provenance.machine(),
-            "process": os.getpid(),
-        }
-        tables.write_json(folder / "done.json", done)
+        if len(self._blamed) == MOST_BLAMED_IN_A_ROW:
+            for part in self._blamed:
+                part.unlink()
+            raise RunError(
+                f"{MOST_BLAMED_IN_A_ROW + 1} structures one after the other ended the process, the"
+                f" last with {how}{f' ({words})' if words else ''}: the device or its driver seems"
+                " to be at fault; look at it, then run again"
+            )
+        (row,) = (r for r in self.members().to_dict("records") if parts.key_of(r) == key)
+        path = tables.unescape(row["path"])
+        said = (
+            f"{path}: each process that scored it ended with {how}{f': {words}' if words else ''}"
+        )
+        killed = how.endswith("SIGKILL")
+        error = StructureError("too_large" if killed else "device_fault", said)
+        log.warning("%s", said)
+        self._blamed.append(self._new_part())
+        writer = parts.PartWriter(self._blamed[-1], parts.identity_of(self._plan))
+        writer.finish({"failures": [tables.failure_row(row, "score", error)]})
+        writer.close()
+        del self._suspects[key]
+        self._n_ended += 1

@@ -6,7 +6,7 @@ A `StructureError` concerns one structure and becomes a row of the failures tabl
 
 # A chunk whose failures have one of these reasons is scored anew whenever the plan is made
 # anew: what was wrong may have been the moment or the machine.
-RETRIED = frozenset({"unreadable", "changed", "too_large"})
+RETRIED = frozenset({"unreadable", "changed", "too_large", "device_fault"})
 _RETRY = " with `snakemake --forcerun plan`"
 
 # Why a structure has no score. This is the closed list: the failures table accepts no
@@ -32,6 +32,10 @@ REASONS = {
     "unsupported_chemistry": "TMol cannot build this structure; see its words in the message.",
     "changed": f"Run again{_RETRY}; the file was changed between the scan and the scoring.",
     "too_large": f"Run again{_RETRY} on a device with more memory.",
+    "device_fault": (
+        f"Look at the structure; if it is sound, run again{_RETRY}, on another device: the process"
+        " that scored it died of it, twice."
+    ),
     "not_finite": "Look at the coordinates: TMol gives no finite energy for them.",
     "engine_error": "Report this structure: the engine failed in a way that is not expected.",
 }

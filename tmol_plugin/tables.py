@@ -42,11 +42,13 @@ class Table:
     def schema(self) -> pa.Schema:
         return pa.schema([(name, kind) for name, (kind, _) in self.columns.items()])
 
+    def arrow(self, rows: Iterable[dict]) -> pa.Table:
+        """Rows as an arrow table with exactly this table's columns; absent values are null."""
+        return pa.Table.from_pylist(list(rows), schema=self.schema)
+
     def frame(self, rows: Iterable[dict]) -> pd.DataFrame:
         """Rows as a data frame with exactly this table's columns; absent values are null."""
-        return pa.Table.from_pylist(list(rows), schema=self.schema).to_pandas(
-            types_mapper=_PANDAS_TYPES.get
-        )
+        return self.arrow(rows).to_pandas(types_mapper=_PANDAS_TYPES.get)
 
 
 # Nullable pandas types, so that ids stay strings and integers stay integers beside nulls.
@@ -144,12 +146,17 @@ TIMING = Table(
     {
         "chunk": (pa.string(), "id of the chunk"),
         "engine": (pa.string(), "engine of the chunk, native or tmol"),
-        "device": (pa.string(), "cpu, or the name of the CUDA device"),
+        "device": (pa.string(), "cpu, or the name of the GPU"),
+        "device_uuid": (pa.string(), "of the GPU that was leased; null on the CPU"),
         "hostname": (pa.string(), "machine that scored it"),
         "threads": (pa.int32(), "CPU threads it was given"),
         "n_scored": (pa.int32(), "structures scored"),
         "n_failed": (pa.int32(), "structures that failed in the chunk"),
-        "startup_seconds": (pa.float64(), "imports and device"),
+        "n_processes": (pa.int32(), "processes that scored it, one after the other"),
+        "lease_started_at": (pa.float64(), "UTC, seconds since 1970: the GPU was this job's"),
+        "lease_ended_at": (pa.float64(), "UTC, seconds since 1970: it was let go"),
+        "lease_wait_seconds": (pa.float64(), "waiting for the GPU"),
+        "startup_seconds": (pa.float64(), "imports and device, of all processes"),
         "parameters_seconds": (pa.float64(), "parameter database and score function"),
         "preparation_seconds": (pa.float64(), "files to poses, if nothing was scored meanwhile"),
         "scoring_seconds": (pa.float64(), "stacking, rendering and scoring, results on the host"),
