@@ -48,11 +48,11 @@ class FaultyEngine(native_engine.NativeEngine):
         name = Path(source.path).stem
         self._at("prepare", [name])
         prepared = super().read(source, model, policy)
-        self._names[id(prepared)] = name, prepared
+        self._names[id(prepared)] = name
         return prepared
 
     def stack(self, batch):
-        self._stacked = [self._names[id(one)][0] for one in batch]
+        self._stacked = [self._names[id(one)] for one in batch]
         self._n_atoms = sum(one.n_atoms for one in batch)
         return super().stack(batch)
 

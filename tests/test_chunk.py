@@ -235,6 +235,22 @@ def test_a_second_process_waits_and_finds_the_first_ones_work(made, undisturbed,
     check_scores(made, undisturbed)
 
 
+def test_memory_does_not_grow_with_the_batches(made, monkeypatch):
+    """Live and resident memory after the 200th of 200 equal batches, against the 5th."""
+    (row,) = made.members[7:].to_dict("records")
+    rows = [
+        row | {"structure_id": f"copy {batch} {i}", "batch": batch}
+        for batch in range(200)
+        for i in range(4)
+    ]
+    tables.write_tsv(Path(made.files[0]), tables.MEMBERS.frame(rows))
+    made.run(monkeypatch)
+    memory = made.table(tables.MEMORY)
+    assert memory["batch"].tolist() == list(range(200))
+    rss = memory["host_rss_bytes"]
+    assert rss[199] == pytest.approx(rss[4], rel=0.01)
+
+
 def test_a_run_accounts_for_its_time_and_for_its_parameters(made, monkeypatch):
     before = time.time() - 100
     made.run(monkeypatch, started_at=before)
