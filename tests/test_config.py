@@ -178,7 +178,7 @@ def test_defaults_fill_what_is_absent_at_any_depth(defaults, tmp_path):
     ],
 )
 def test_a_device_is_a_mapping_whatever_was_given(defaults, given, expected):
-    assert device.DEFAULTS == defaults["device"]
+    assert defaults["device"] == device.DEFAULTS
     assert device.normalized(given) == expected
     assert complete({"device": given}, defaults)["device"] == expected
     # What a changed config.yaml says counts, also where only a word is given.
