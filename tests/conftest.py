@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from hypothesis import settings
+from lease_processes import start_process
 
 from tmol_plugin.parameters import load_parameters
 
@@ -69,3 +70,28 @@ def parameters(tmp_path_factory):
     code += "compiled().save(sys.argv[1])"
     subprocess.run([sys.executable, "-c", code, str(path)], env=environment, check=True)
     return load_parameters(path)
+
+
+@pytest.fixture
+def leases(tmp_path, monkeypatch):
+    """A folder of leases of the test's own, on a machine with one pretend device."""
+    path = tmp_path / "leases"
+    monkeypatch.setenv("TMOL_PLUGIN_LEASES", str(path))
+    monkeypatch.setenv("TMOL_PLUGIN_PRETEND_GPUS", "1")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return path
+
+
+@pytest.fixture
+def start():
+    """The function that starts a process which takes a lease; they end with the test."""
+    started = []
+
+    def start(*arguments, **how):
+        started.append(start_process(*arguments, **how))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()

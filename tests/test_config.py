@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tmol_plugin import config as configuration
+from tmol_plugin import device
 from tmol_plugin.errors import RunError
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +32,7 @@ def schema_keys(schema, prefix=""):
     assert schema["additionalProperties"] is False, prefix
     keys = set()
     for name, part in schema["properties"].items():
+        part = part.get("then", part)  # the mapping, where a word can stand for one
         inner = schema_keys(part, f"{prefix}{name}.") if part.get("type") == "object" else set()
         keys |= inner or {prefix + name}
     return keys
@@ -101,6 +103,12 @@ def test_every_key_is_known_to_decide_energies_or_not_to(defaults):
         ({"chunk": {"max_structures": 1.5}}, ["chunk.max_structures: ", "1.5", "whole number"]),
         ({"hydrogens": "kep"}, ["hydrogens: ", '"kep"', "one of keep, optimize"]),
         ({"device": "gpu"}, ["device: ", '"gpu"', "one of auto, cpu, cuda"]),
+        ({"device": None}, ["device: ", "null", "one of auto, cpu, cuda"]),
+        ({"device": {"use": "gpu"}}, ["device.use: ", '"gpu"', "one of auto, cpu, cuda"]),
+        ({"device": {"wait": 1}}, ["device: ", "wait;", "allowed: share, use, wait_minutes"]),
+        ({"device": {"share": 0}}, ["device.share: ", "0", "at least 1"]),
+        ({"device": {"share": 1.5}}, ["device.share: ", "1.5", "whole number"]),
+        ({"device": {"wait_minutes": -1}}, ["device.wait_minutes: ", "-1", "at least 0"]),
         ({"engine": "native"}, ["engine: ", '"native"', "one of auto, tmol"]),
         ({"models": 1}, ["models: ", "1", "one of first, all"]),
     ],
@@ -117,6 +125,7 @@ def test_what_is_wrong_is_named(defaults, config, words):
     [
         ({"memory": {"fraction": math.nan}}, ["fraction", "nan", "finite"]),
         ({"chunk": {"target_minutes": math.inf}}, ["target_minutes", "inf", "finite"]),
+        ({"device": {"wait_minutes": math.inf}}, ["wait_minutes", "inf", "finite"]),
         ({"ligand_params": ["no/such.tmol"]}, ["'no/such.tmol'", "not a file", "ligand_params"]),
         ({"score_function": "beta2017"}, ["'beta2017'", "score_function", "beta2016, beta_soft"]),
     ],
@@ -154,6 +163,28 @@ def test_defaults_fill_what_is_absent_at_any_depth(defaults, tmp_path):
     found["ligand_params"].append("b")
     assert defaults == before
     assert complete({}, defaults) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("cuda", {"use": "cuda", "share": 1, "wait_minutes": 720}),
+        ({}, {"use": "auto", "share": 1, "wait_minutes": 720}),
+        ({"share": 2}, {"use": "auto", "share": 2, "wait_minutes": 720}),
+        (
+            {"use": "cpu", "share": 3, "wait_minutes": 0.5},
+            {"use": "cpu", "share": 3, "wait_minutes": 0.5},
+        ),
+    ],
+)
+def test_a_device_is_a_mapping_whatever_was_given(defaults, given, expected):
+    assert defaults["device"] == device.DEFAULTS
+    assert device.normalized(given) == expected
+    assert complete({"device": given}, defaults)["device"] == expected
+    # What a changed config.yaml says counts, also where only a word is given.
+    defaults["device"]["wait_minutes"] = 7
+    expected = expected if "wait_minutes" in given else expected | {"wait_minutes": 7}
+    assert complete({"device": given}, defaults)["device"] == expected
 
 
 def test_content_ids_follow_the_content(tmp_path):

@@ -102,7 +102,8 @@ def test_only_what_tmol_scores_takes_a_gpu(tmp_path):
 @pytest.mark.parametrize("wanted", ["auto", "cpu", "cuda"])
 def test_tmol_scores_what_native_prepares_on_a_gpu_that_is_insisted_on(tmp_path, wanted):
     config = yaml.safe_load((Path(__file__).parents[1] / "config" / "config.yaml").read_text())
-    config |= {"device": wanted, "memory": {"fraction": 0.5, "device_gib": 1}}
+    config["device"]["use"] = wanted
+    config |= {"memory": {"fraction": 0.5, "device_gib": 1}}
     described = {"score_function": "beta2016", "residues": [], "failed": {}}
     Parameters({}, described).save(tmp_path / "parameters.safetensors")
     rows = [structure(i, n, "native") for i, n in enumerate(SIZES)]

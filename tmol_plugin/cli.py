@@ -70,6 +70,8 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--device", choices=("auto", "cpu", "cuda"), help="instead of the config's")
     sub.add_argument("--threads", type=int, default=1)
 
+    step("devices", _devices, "the GPUs that this process sees, and who holds a lease on them")
+
     sub = step("merge", _merge, "the chunks' tables into the final ones, with nothing lost")
     sub.add_argument("--manifest", required=True, help="TSV of all inputs")
     sub.add_argument("--index", nargs="+", required=True, help="indexes (Parquet) of the scan")
@@ -135,6 +137,12 @@ def _score_chunk(options) -> None:
         options.threads,
         STARTED_AT,
     )
+
+
+def _devices(options) -> None:
+    from tmol_plugin import lease
+
+    print(lease.report())
 
 
 def _merge(options) -> None:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+from tmol_plugin.device import normalized
 from tmol_plugin.errors import RunError
 
 # What decides a score, besides the structure and the versions of the programs. A change
@@ -22,6 +23,9 @@ def complete(config: Mapping, defaults: Mapping, schema: str | Path) -> dict:
 
     Raises:
         RunError: naming every key at fault, its value and what is allowed.
+
+    Returns:
+        The configuration in one form: `device` is a mapping, also where it was a word.
     """
     import jsonschema
 
@@ -30,6 +34,8 @@ def complete(config: Mapping, defaults: Mapping, schema: str | Path) -> dict:
     errors = sorted(validator.iter_errors(dict(config)), key=lambda error: list(error.path))
     if errors:
         raise RunError("config: " + "; ".join(_explain(error) for error in errors))
+    if "device" in config:
+        config = {**config, "device": normalized(config["device"], defaults.get("device", {}))}
     merged = _merged(defaults, config)
     _check_values(merged)
     return merged

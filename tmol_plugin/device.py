@@ -225,7 +225,7 @@ def _named(entry: str, listed: list[Listed]) -> Listed | None:
 def _why_no_operators() -> str | None:
     """Why torch or TMol cannot compute on CUDA, from what is installed; neither is imported."""
     torch = importlib.util.find_spec("torch")
-    if torch is None:
+    if torch is None or torch.origin is None:  # a folder of that name is a module, too
         return f"torch is not installed; {_INSTALL}"
     text = (Path(torch.origin).parent / "version.py").read_text(encoding="utf-8")
     cuda = re.search(r"^cuda\b[^=\n]*=\s*(.+)$", text, re.MULTILINE)
@@ -234,9 +234,7 @@ def _why_no_operators() -> str | None:
         return f"torch is a build without CUDA; {_INSTALL}"
     extra = f"cu{cuda.partition('.')[0]}"
     if importlib.util.find_spec(f"tmol_ops_{extra}") is None and not _is_tmol_built_with_cuda():
-        return (
-            f"TMol's operators for torch's CUDA {cuda} are not installed; install the extra {extra}"
-        )
+        return f"TMol has no operators for torch's CUDA {cuda}; install the extra {extra}"
     return None
 
 

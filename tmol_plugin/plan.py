@@ -196,9 +196,9 @@ def run(index_files: Iterable[str], parameters_file: str, config: Mapping, folde
     """
     parameters, settings = load_parameters(parameters_file), scoring_settings(config)
     fingerprint = provenance.fingerprint(settings, parameters.id)
-    budget = memory.device_budget_bytes(**config["memory"], device=config["device"])
+    budget = memory.device_budget_bytes(**config["memory"], device=config["device"]["use"])
     # Native scoring is on the CPU, unless a GPU is insisted on: then TMol scores there.
-    on_gpu = config["device"] == "cuda"
+    on_gpu = config["device"]["use"] == "cuda"
     host = None if on_gpu else memory.device_budget_bytes(config["memory"]["fraction"], 0, "cpu")
     # What is dropped needs no parameters.
     unprepared = parameters.failed if settings["on_unrecognized"] == "fail" else {}

@@ -73,7 +73,8 @@ class Project:
     def complete_config(self, **keys) -> dict:
         """Every key of the configuration, as the workflow hands it to the plan."""
         defaults = yaml.safe_load((ROOT / "config" / "config.yaml").read_text(encoding="utf-8"))
-        return defaults | {"structures": "structures", "device": "cpu"} | keys
+        device = defaults["device"] | {"use": "cpu"}
+        return defaults | {"structures": "structures", "device": device} | keys
 
     def snakemake(self, *arguments: str, **how) -> Ended:
         """Run the Snakefile in this folder with its config.yaml."""

@@ -25,7 +25,7 @@ rule score_chunk:
         "../../envs/cpu.yaml"
     threads: CONFIG["threads"]
     resources:
-        gpu=lambda wildcards, input: device.gpus_of_chunk(input.members, CONFIG["device"]),
+        gpu=lambda wildcards, input: device.gpus_of_chunk(input.members, CONFIG["device"]["use"]),
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=lambda wildcards, attempt: int(30 + 3 * attempt * CONFIG["chunk"]["target_minutes"]),
     params:
