@@ -306,7 +306,3 @@ def describe(device) -> str:
 def is_fault(error: BaseException) -> bool:
     """Whether an error lost the CUDA context: nothing more can be computed in this process."""
     return "CUDA error" in str(error)
-
-
-def normalized(wanted):
-    return wanted if isinstance(wanted, dict) else {"use": wanted, "share": 1, "wait_minutes": 720}

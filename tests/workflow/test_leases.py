@@ -25,17 +25,16 @@ def environment(folder):
 
 def write_project(project, n_chunks):
     for number in range(n_chunks):
-        project.add("1ajj.pdb", f"{number:02d}.pdb")
+        project.add("1ubi.pdb", f"{number:02d}.pdb")  # scored natively
     project.configure(device="cuda", chunk={"max_structures": 1})
 
 
 def snakemake(project, *arguments):
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(project.snakefile)]
     command += ["--configfile", "config.yaml", "--cores", "8", *arguments]
-    log = open(project.folder / "snakemake.log", "w")
-    return subprocess.Popen(
-        command, cwd=project.folder, env=environment(project.folder), stdout=log, stderr=log
-    )
+    how = {"cwd": project.folder, "env": environment(project.folder)}
+    with open(project.folder / "snakemake.log", "w") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, **how)
 
 
 def test_jobs_wait_for_devices_and_never_share_one(project):
