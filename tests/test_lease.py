@@ -151,6 +151,19 @@ def test_a_newcomer_does_not_overtake_who_has_not_looked_yet(start, leases, monk
     assert took(waiter) == 0
 
 
+def test_who_looks_is_seen_to_be_there(start, leases):
+    taken = lease.take("holder", 1, 0)
+    start_in_order(start, leases, ["waiter"])
+    ticket = leases / "waiting.0"
+    with locks.exclusively(leases):
+        os.utime(ticket, (0, 0))
+        assert lease._waiters_before(leases, {"number": 0}) == []
+    wait_until(lambda: ticket.stat().st_mtime > 0)
+    with locks.exclusively(leases):
+        assert len(lease._waiters_before(leases, {"number": 0})) == 1
+    taken.release()
+
+
 def test_waiters_for_other_devices_are_not_blocked(start, leases, monkeypatch):
     monkeypatch.setenv("TMOL_PLUGIN_PRETEND_GPUS", "3")
     first = start("first", visible="0")

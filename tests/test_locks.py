@@ -157,7 +157,7 @@ def test_a_removed_file_is_not_what_is_locked(folder, monkeypatch):
     def remove_first(path, make):
         fd = open_file(path, make)
         if not opened:
-            path.unlink()
+            os.unlink(path)
         opened.append(path)
         return fd
 

@@ -22,7 +22,7 @@ from tmol_plugin.errors import RunError
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.2
 # A waiter that has not looked for so long (it was stopped) is passed over until it does again.
 _ABSENT_SECONDS = 10
 _ANNOUNCE_SECONDS = 600

@@ -89,7 +89,7 @@ def exclusively(folder: Path) -> Iterator[None]:
     Raises:
         RunError: others were there for a minute: one of them is stopped, or means no good.
     """
-    path, pause = folder / "mutex", 0.001
+    path, pause = f"{folder}/mutex", 0.001
     give_up_at = time.monotonic() + _PATIENCE_SECONDS
     while (fd := try_lock(path)) is None:
         if time.monotonic() > give_up_at:
@@ -103,7 +103,7 @@ def exclusively(folder: Path) -> Iterator[None]:
         unlock(fd)
 
 
-def try_lock(path: Path, make: bool = True) -> int | None:
+def try_lock(path: str | Path, make: bool = True) -> int | None:
     """Lock a file if nobody else has; its descriptor, or None.
 
     Raises:
@@ -169,20 +169,25 @@ def look_at_locked(folder: Path, name: str) -> list[dict]:
             found.append(about)
 
 
-def _numbered(folder: Path, name: str) -> Iterator[Path]:
+# Paths are text here, which is quicker to join: dozens of waiters look all the time.
+
+
+def _numbered(folder: Path, name: str) -> Iterator[str]:
     safe = name.replace("/", "-")  # MIG's UUIDs before driver 470 have slashes
-    return (folder / f"{safe}.{number}" for number in itertools.count())
+    return (f"{folder}/{safe}.{number}" for number in itertools.count())
 
 
-def _look(path: Path) -> dict | None:
+def _look(path: str) -> dict | None:
     """What a locked file says; None if it is not locked."""
-    fd = try_lock(path, make=False)
-    if fd is not None:
-        unlock(fd)
-        return None
     fd = _open(path, make=False)
     try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        return None
+    except BlockingIOError:
         seen_at, text = os.fstat(fd).st_mtime, os.pread(fd, 2**16, 0)
+    except OSError as error:
+        raise RunError(f"{path} cannot be locked: {error.strerror}; {_REMEDY}") from error
     finally:
         os.close(fd)
     try:
@@ -195,7 +200,7 @@ def _look(path: Path) -> dict | None:
     return {**(about if is_ours else {}), "seen_at": seen_at}
 
 
-def _open(path: Path, make: bool) -> int:
+def _open(path: str | Path, make: bool) -> int:
     """Open a file, others' too, for reading and writing; with `make` one that all can lock.
 
     Never O_CREAT on a file that is there: Linux forbids that on files of others in folders
@@ -214,9 +219,9 @@ def _open(path: Path, make: bool) -> int:
                 fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
                 break
     except FileNotFoundError:
-        if path.parent.exists():
+        if os.path.exists(folder := os.path.dirname(path)):
             raise
-        raise RunError(f"{path.parent}, the folder of leases, was removed; start again") from None
+        raise RunError(f"the folder of leases {folder} was removed; start again") from None
     except OSError as error:
         raise RunError(f"{path} cannot be opened: {error.strerror}; {_REMEDY}") from error
     # A second name could be that of a file of ours somewhere else.
