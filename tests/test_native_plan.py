@@ -102,7 +102,7 @@ def test_only_what_tmol_scores_takes_a_gpu(tmp_path):
 @pytest.mark.parametrize("wanted", ["auto", "cpu", "cuda"])
 def test_tmol_scores_what_native_prepares_on_a_gpu_that_is_insisted_on(tmp_path, wanted):
     config = yaml.safe_load((Path(__file__).parents[1] / "config" / "config.yaml").read_text())
-    config["device"]["use"] = wanted
+    config["device"] |= {"use": wanted, "share": 2}
     config |= {"memory": {"fraction": 0.5, "device_gib": 1}}
     described = {"score_function": "beta2016", "residues": [], "failed": {}}
     Parameters({}, described).save(tmp_path / "parameters.safetensors")
@@ -111,7 +111,9 @@ def test_tmol_scores_what_native_prepares_on_a_gpu_that_is_insisted_on(tmp_path,
     files = [tmp_path / "a.parquet"], tmp_path / "parameters.safetensors"
     made = plan.run(*files, config, tmp_path / "plan")
     assert made.chunks["n_batches"].tolist() == [8 if wanted == "cuda" else 1]
-    budget = json.loads((tmp_path / "plan" / "run.json").read_text())["native_batch_budget"]
+    written = json.loads((tmp_path / "plan" / "run.json").read_text())
+    assert written["batch_budget"]["bytes"] == 2**30 // 4  # half of half a GiB: two share it
+    budget = written["native_batch_budget"]
     if wanted == "cuda":
         assert budget is None
     else:

@@ -51,7 +51,7 @@ def run(
         RunError: no device, a worker's error that concerns the run, a device that fails.
     """
     plan = json.loads(Path(plan_file).read_text(encoding="utf-8"))
-    wanted = devices.normalized(device or plan["config"]["device"])
+    wanted = devices.normalized(plan["config"]["device"]) | ({"use": device} if device else {})
     folder = Path(output)
     order = {"chunk": folder.name, "members": members_file, "plan": plan_file}
     order |= {"parameters": parameters_file, "threads": threads, "supervisor": os.getpid()}
@@ -147,7 +147,7 @@ class Supervisor:
         """Run a worker to its end; returns its exit code, negative if a signal ended it."""
         where = "cpu" if lease is None or lease.device.is_pretend else "cuda"
         order = self._order | {"part": str(part), "where": where, "started_at": started_at}
-        order["alone"] = list(self._suspects)
+        order |= {"alone": list(self._suspects), "lease": list(lease.fds) if lease else []}
         threads = str(self._order["threads"])
         environment = os.environ | (lease.environment if lease else {})
         for library in ("OMP", "MKL", "OPENBLAS"):

@@ -196,10 +196,12 @@ def run(index_files: Iterable[str], parameters_file: str, config: Mapping, folde
     """
     parameters, settings = load_parameters(parameters_file), scoring_settings(config)
     fingerprint = provenance.fingerprint(settings, parameters.id)
-    budget = memory.device_budget_bytes(**config["memory"], device=config["device"]["use"])
+    fraction, device_gib = (config["memory"][name] for name in ("fraction", "device_gib"))
+    share = fraction / config["device"]["share"]  # who shares a GPU shares its memory
+    budget = memory.device_budget_bytes(share, device_gib, config["device"]["use"])
     # Native scoring is on the CPU, unless a GPU is insisted on: then TMol scores there.
     on_gpu = config["device"]["use"] == "cuda"
-    host = None if on_gpu else memory.device_budget_bytes(config["memory"]["fraction"], 0, "cpu")
+    host = None if on_gpu else memory.device_budget_bytes(fraction, 0, "cpu")
     # What is dropped needs no parameters.
     unprepared = parameters.failed if settings["on_unrecognized"] == "fail" else {}
     frames = [_read_index(path, unprepared) for path in index_files]

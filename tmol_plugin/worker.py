@@ -63,10 +63,12 @@ def main() -> int:
 
     The order is a JSON object: `chunk`, `members`, `plan` and `parameters` (files), `part` (file
     to append to), `where` (cpu or cuda), `threads`, `alone` (members to score first, each by
-    itself), `supervisor` (process id), `started_at` (UTC seconds).
+    itself), `lease` (its file descriptors), `supervisor` (process id), `started_at` (UTC seconds).
     """
     order = json.load(sys.stdin)
     _die_with(order["supervisor"])
+    for fd in order["lease"]:  # held by this process, and by no program that it may start
+        os.set_inheritable(fd, False)
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s: %(message)s"
     )
