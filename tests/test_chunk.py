@@ -174,22 +174,27 @@ def test_memory_that_runs_out_is_met_by_halves(made, undisturbed, monkeypatch):
     assert sorted(scored) == list("abcdefg")
 
 
-KILLED = """
-import sys
-sys.path.insert(0, {tests!r})
-from test_chunk import chunk
+PROCESS = """
+import logging, sys
+from tmol_plugin import chunk
+logging.basicConfig(level=logging.INFO)
 chunk.WORKER = [sys.executable, {worker!r}]
 chunk.run(*{files!r}, device=None, threads=1, started_at=0)
 """
 
 
+def start_process(made, monkeypatch, **faults):
+    """The stage in a process of its own."""
+    monkeypatch.setenv("FAULTS", json.dumps({"faults": faults, "log": str(made.log)}))
+    worker = str(Path(__file__).with_name("faulty_worker.py"))
+    code = PROCESS.format(worker=worker, files=made.files)
+    return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+
+
 def test_a_killed_run_goes_on_after_its_last_finished_batch(made, undisturbed, monkeypatch):
-    tests = Path(__file__).parent
-    told = {"faults": {"e": ("score", "kill supervisor", 1)}, "log": str(made.log)}
-    monkeypatch.setenv("FAULTS", json.dumps(told))
-    worker = str(tests / "faulty_worker.py")
-    code = KILLED.format(tests=str(tests), worker=worker, files=made.files)
-    assert subprocess.run([sys.executable, "-c", code]).returncode == -9
+    killed = start_process(made, monkeypatch, e=("score", "kill supervisor", 1))
+    killed.communicate()
+    assert killed.returncode == -9
     assert made.batches() == [list("abc")]
     made.run(monkeypatch)
     check_scores(made, undisturbed)
@@ -218,21 +223,23 @@ def test_parts_of_other_settings_do_not_count(made, undisturbed, monkeypatch):
     check_scores(made, undisturbed)
 
 
-def test_a_second_process_waits_and_finds_the_first_ones_work(made, undisturbed, monkeypatch):
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_second_process_waits_for_the_first(made, undisturbed, monkeypatch, finished):
     (made.folder / "parts").mkdir(parents=True)
-    with chunk._claimed(made.folder / "parts"):
-        monkeypatch.setenv("FAULTS", json.dumps({"faults": {}, "log": str(made.log)}))
-        code = KILLED.format(
-            tests=str(Path(__file__).parent),
-            worker=str(Path(__file__).with_name("faulty_worker.py")),
-            files=made.files,
-        )
-        second = subprocess.Popen([sys.executable, "-c", code])
-        with pytest.raises(subprocess.TimeoutExpired):
-            second.wait(3)
+    with chunk._claimed(made.folder / "parts") as waited:
+        assert not waited
+        second = start_process(made, monkeypatch)
+        assert "another process is at chunk" in second.stderr.readline()
         assert not made.log.exists()
-    assert second.wait(60) == 0
-    check_scores(made, undisturbed)
+        if finished:  # as the first leaves it
+            (made.folder / "done.json").write_text("{}")
+    second.communicate()
+    assert second.returncode == 0
+    if finished:
+        assert not made.log.exists()
+        assert [path.name for path in made.folder.iterdir()] == ["done.json"]
+    else:
+        check_scores(made, undisturbed)
 
 
 def test_memory_does_not_grow_with_the_batches(made, monkeypatch):

@@ -55,13 +55,21 @@ def run(
     folder = Path(output)
     order = {"chunk": folder.name, "members": members_file, "plan": plan_file}
     order |= {"parameters": parameters_file, "threads": threads, "supervisor": os.getpid()}
-    with _claimed(folder / "parts"):
-        _run(order, plan, wanted, folder, started_at)
+    with _claimed(folder / "parts") as waited:
+        if waited and (folder / "done.json").exists():
+            log.info("the other process has scored it")
+            shutil.rmtree(folder / "parts", ignore_errors=True)
+        else:
+            _run(order, plan, wanted, folder, started_at)
 
 
 @contextlib.contextmanager
 def _claimed(parts_folder: Path):
-    """Hold the chunk for this process: one left over from a killed run may still be at it."""
+    """Hold the chunk for this process: one left over from a killed run may still be at it.
+
+    Yields whether it was waited for.
+    """
+    waited = False
     parts_folder.mkdir(parents=True, exist_ok=True)
     with open(parts_folder / "lock", "w") as file:
         try:
@@ -69,9 +77,10 @@ def _claimed(parts_folder: Path):
         except BlockingIOError:
             log.info("another process is at chunk %s; waiting for it", parts_folder.parent.name)
             fcntl.flock(file, fcntl.LOCK_EX)
+            waited = True
         except OSError as error:  # a network file system without locks
             log.warning("%s cannot be locked: %s", parts_folder, error)
-        yield
+        yield waited
 
 
 def _run(order: dict, plan: dict, wanted: dict, folder: Path, started_at: float) -> None:
