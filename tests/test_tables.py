@@ -207,8 +207,8 @@ def reasons_in_the_code() -> set[str]:
     for path in (ROOT / "tmol_plugin").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "StructureError":
-                reason = node.args[0]
-                found |= {reason.value} if isinstance(reason, ast.Constant) else set()
+                words = ast.walk(node.args[0])  # `"a" if ... else "b"` names two
+                found |= {one.value for one in words if isinstance(one, ast.Constant)}
     return found
 
 
