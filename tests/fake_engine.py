@@ -85,8 +85,13 @@ class FakeEngine:
         chains, kinds = ["A"] * len(numbers), [f"{name}{number}" for number in numbers]
         return Residues(chains, numbers, kinds, [f"{kind}:x" for kind in kinds], energies)
 
-    def predict_bytes(self, batch):
-        return 1000 * sum(one.n_atoms for one in batch)
+
+class FakeModel:
+    """A memory model of the fake engine."""
+
+    def predict(self, kind, prepared):
+        n_atoms = sum(one.n_atoms for one in prepared)
+        return 600 * n_atoms, 1000 * n_atoms
 
 
 def raising(error, when):
