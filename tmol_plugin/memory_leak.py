@@ -61,4 +61,5 @@ def _rise(rows: Sequence[Mapping], name: str) -> int | None:
     held = float(np.median([row[name] for row in rows[warm_up:]]))
     if np.diff(middles).min() <= max(LEAST_RISE * held, 2 * spread):
         return 0
-    return round((middles[2] - middles[0]) / (2 / 3 * len(floors[warm_up:])))
+    apart = len(floors[warm_up:]) - (len(thirds[0]) + len(thirds[2])) / 2
+    return round((middles[2] - middles[0]) / apart)

@@ -141,7 +141,9 @@ def main() -> None:
             made = TmolEngine(parameters, SETTINGS, torch.device("cpu"))
             engines = dict.fromkeys(THREADS[name], made)
 
-        def read(path, engine=next(iter(engines.values()))):
+        engine = engines[1]
+
+        def read(path, engine=engine):
             return engine.read(Source(str(path)), 1, policy)
 
         of_path = {}
