@@ -3,8 +3,8 @@
 Whatever was measured is predicted: the coefficients are those of the smallest sum of
 predictions, each relative to what was needed, among all that are at least 0 and predict no row
 below MARGIN times its need (a linear program). A term that the rows cannot tell from others
-keeps the coefficient of the model at hand, and `block_pair`, which is known from TMol's source
-and only shows with large poses, is never fitted below it.
+keeps the coefficient of the model at hand. That of `block_pair` is known from the source and only
+shows with large poses: it is never fitted below what it was, nor at all where it was 0.
 """
 
 import copy
@@ -25,6 +25,8 @@ LEAST_ROWS = 10
 LEAST_RANGE = 4
 # A ratio (atoms of a structure, of a block; pairs of a block) is told if it varies this much.
 LEAST_RATIO = 1.5
+# Batches that need less than this share of the largest count as if they needed that.
+SMALL = 0.1
 # Rows that need less say little of how far predictions are above.
 LEAST_BYTES = 10_000_000
 
@@ -139,9 +141,11 @@ def fit_terms(held: np.ndarray, need: np.ndarray, known: Terms, kept: Sequence[s
     columns = columns / scale  # all of about 1, as the solver's tolerances are
     bounds = []
     for name, value, size in zip(Terms._fields, known, scale, strict=True):
-        lowest = value * size / unit if name in (*kept, "block_pair") else 0
-        bounds.append((lowest, lowest if name in kept else None))
-    weights = 1 / (wanted / unit).clip(0.01)
+        scaled = value * size / unit
+        is_kept = name in kept or (name == "block_pair" and value == 0)
+        lowest = scaled if is_kept or name == "block_pair" else 0
+        bounds.append((lowest, scaled if is_kept else None))
+    weights = 1 / (wanted / unit).clip(SMALL)
     solved = linprog(
         weights @ columns, A_ub=-columns, b_ub=-wanted / unit, bounds=bounds, method="highs"
     )

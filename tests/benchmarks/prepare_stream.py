@@ -8,7 +8,7 @@ import itertools
 import time
 from pathlib import Path
 
-from tmol_plugin.memory import host_rss_bytes
+from tmol_plugin.memory_meter import host_rss_bytes
 from tmol_plugin.parameters import compile_parameters, load_parameters
 from tmol_plugin.pose import Pose
 from tmol_plugin.pose_reader import read_poses
