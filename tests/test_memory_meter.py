@@ -77,26 +77,26 @@ def test_a_batch_that_was_never_stacked_has_a_peak_and_is_not_live():
 def refused(monkeypatch):
     """Linux that lets nobody reset VmHWM; a function of the peaks that it tells instead."""
     values = iter(())
-    write = Path.write_text
+    write = Path.write_bytes
 
-    def write_text(self, text):
+    def write_bytes(self, data):
         if str(self) == "/proc/self/clear_refs":
             raise PermissionError(str(self))
-        return write(self, text)
+        return write(self, data)
 
-    monkeypatch.setattr(Path, "write_text", write_text)
+    monkeypatch.setattr(Path, "write_bytes", write_bytes)
 
     def tell(*peaks):
         nonlocal values
         values = iter(peaks)
-        monkeypatch.setattr(memory_meter, "host_peak_rss_bytes", lambda: next(values))
+        monkeypatch.setattr(memory_meter, "host_memory", lambda: (500, next(values)))
 
     return tell
 
 
 @pytest.mark.parametrize(("after", "expected"), [(1000, None), (1001, 1001)])
 def test_where_peaks_are_not_reset_only_a_new_largest_is_one(refused, after, expected):
-    refused(1000, after, after)
+    refused(1000, 1000, after)
     meter = Meter(Host())
     meter.start()
     meter.stacked()
@@ -104,15 +104,15 @@ def test_where_peaks_are_not_reset_only_a_new_largest_is_one(refused, after, exp
     assert found["peak_bytes"] == expected
     assert (found["incremental_peak_bytes"] is None) == (expected is None)
     assert found["host_peak_rss_bytes"] == after
-    assert found["live_bytes"] > 0
+    assert found["live_bytes"] == found["host_rss_bytes"] == 500
 
 
 def test_without_proc_nothing_is_made_up(monkeypatch):
     def no_proc(self, *text):
         raise FileNotFoundError(str(self))
 
-    monkeypatch.setattr(Path, "read_text", no_proc)
-    monkeypatch.setattr(Path, "write_text", no_proc)
+    monkeypatch.setattr(Path, "read_bytes", no_proc)
+    monkeypatch.setattr(Path, "write_bytes", no_proc)
     unit = 1 if sys.platform == "darwin" else 1024
     meter = Meter(Host())
     meter.start()
@@ -254,10 +254,11 @@ def test_the_device_is_found_by_its_uuid_or_its_use_is_null(
 
 
 def test_resident_memory_follows_an_allocation_and_its_release():
-    before = memory_meter.host_rss_bytes()
+    before, _ = memory_meter.host_memory()
     block = filled(100)
-    during = memory_meter.host_rss_bytes()
+    during, _ = memory_meter.host_memory()
     assert during - before == pytest.approx(100 * MB, abs=TOLERANCE)
     del block
-    assert memory_meter.host_rss_bytes() == pytest.approx(before, abs=TOLERANCE)
-    assert memory_meter.host_peak_rss_bytes() >= during - TOLERANCE
+    after, peak = memory_meter.host_memory()
+    assert after == pytest.approx(before, abs=TOLERANCE)
+    assert peak >= during - TOLERANCE

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from tmol_plugin import device, tables
 from tmol_plugin.engine import TmolEngine
-from tmol_plugin.memory_meter import Meter, host_rss_bytes
+from tmol_plugin.memory_meter import Meter, host_memory
 from tmol_plugin.memory_model import Model, batch_columns
 from tmol_plugin.native_engine import NativeEngine
 from tmol_plugin.parameters import compile_parameters
@@ -66,11 +66,11 @@ def rows_of(engine, n_threads: int, read, wanted: list[Path], chunk: str, model:
 
         torch.set_num_threads(n_threads)
     trim()
-    reads_ahead, before = engine.reads_ahead, host_rss_bytes()
+    reads_ahead, before = engine.reads_ahead, host_memory()[0]
     batch = list(map(read, wanted))
     trim()
     if reads_ahead:
-        each = (host_rss_bytes() - before) / len(wanted)
+        each = (host_memory()[0] - before) / len(wanted)
         print(f"{chunk}: {each:,.0f} bytes a pose", flush=True)
     meter, rows = Meter(device.Host()), []
     with ThreadPoolExecutor(1) as thread:
