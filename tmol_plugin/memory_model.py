@@ -14,20 +14,41 @@ n blocks has n (n + 1) / 2 pairs of blocks. What is counted differs with the eng
   atoms, blocks and pairs of one pose: 32 poses, one of 753 residues and 31 of 73, peak as 32
   poses of 753 do.
 
-The coefficients that are shipped, with the sizes that they were fitted on and the residuals, are
-in memory_model.json beside this file. Those of the CPU are fitted (`memory_fit`) on what
-tests/benchmarks/memory.py measures. Not in them: what a process holds before its first batch
-(0.2 GB natively; 2.0 GB with TMol, of which 144 MB are tensors that a GPU would hold), the CUDA
-context, and the poses themselves, which are there before they are stacked.
+The coefficients that are shipped are in memory_model.json beside this file, with the sizes that
+they were fitted on and the residuals. Those of the CPU are fitted (`memory_fit`) to what
+tests/benchmarks/memory.py measured (2026-12-01, TMol 0.2.0, torch 2.13.0+cpu, x86-64). Peaks:
 
-*TMol on CUDA has not been measured*, for want of a GPU. Its coefficients come from the CPU's as
-measured before, of poses, stack and scoring together (2026-11-30, TMol 0.2.0, torch
-2.13.0+cpu): rendering peaks with the blocks, scoring with the atoms as well, and the more so the
-more terms run at once, as on CUDA streams. From the source comes the square:
-`build_compact_block_neighbors` (score/ljlk/potentials/ljlk_pose_score.impl.hh) holds one int32
-per pose and pair of blocks, diagonal included; the terms with a cutoff share that list. It is
-the only tensor of whole-pose scoring that grows so: inter-block bond separations are sparse
-since 0.2. On the CPU the list holds neighbours only.
+    engine  residues  atoms    n   measured MB  predicted MB
+    native        76   1231    1       3- 5            29
+    native        76   1231  256      15-19            47
+    native       198   3120  256      35-44            75
+    native       753  11992    1      12-19            30
+    native       753  11992  256     126-140          204
+    tmol          24    758  256     114-144          177    (1bna, DNA)
+    tmol          73   1116  512     279-280          410
+    tmol         197   3039  256     364-418          529
+    tmol         753  11992    1      67-69            87
+    tmol         753  11992   64     345-426          519
+
+on 1 and 4 threads natively, and 1 and 2 with TMol; more threads take more, natively as much
+each as one large pose. Of 112 rows of TMol the median is predicted 1.2 times its need and none
+more than 1.6 times; of 116 native ones, those above 10 MB, 1.9 and 3.4 times. What is counted for
+the batch is mostly pages of libraries, touched for the first time, and what they keep.
+
+Not in the model: what a process holds before its first batch (0.2 GB natively; 2.0 GB with
+TMol, of which 144 MB are tensors that a GPU would hold), the CUDA context, and the poses
+themselves, which are there before they are stacked: 25 bytes per atom of native ones. The part of
+a device that `memory.fraction` leaves free is for these.
+
+*TMol on CUDA has not been measured*, for want of a GPU. What is live is taken to be what it is on
+the CPU, with 2 MB for the batch. The peak comes from the CPU's as measured on 2026-11-30, of
+poses, stack and scoring together (48 MB, 500 per atom, 2800 per block): rendering peaks with the
+blocks, scoring with the atoms as well, and the more so the more terms run at once, as on CUDA
+streams. From the source comes the square: `build_compact_block_neighbors`
+(score/ljlk/potentials/ljlk_pose_score.impl.hh) holds one int32 per pose and pair of blocks,
+diagonal included; the terms with a cutoff share that list. It is the only tensor of whole-pose
+scoring that grows so: inter-block bond separations are sparse since 0.2. On the CPU the list holds
+neighbours only.
 """
 
 import json
