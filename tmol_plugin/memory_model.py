@@ -32,8 +32,9 @@ tests/benchmarks/memory.py measured (2026-12-01, TMol 0.2.0, torch 2.13.0+cpu, x
 
 on 1 and 4 threads natively, and 1 and 2 with TMol; more threads take more, natively as much
 each as one large pose. Of 112 rows of TMol the median is predicted 1.2 times its need and none
-more than 1.6 times; of 116 native ones, those above 10 MB, 1.9 and 3.4 times. What is counted for
-the batch is mostly pages of libraries, touched for the first time, and what they keep.
+more than 1.6 times; of 116 native ones, those above 10 MB, 1.9 and 3.4 times. TMol's first batch
+allocates 23 MB that stay, and 45 MB more are pages of libraries that each forked process
+of the benchmark maps anew: without a fork the 67 MB of one small pose are 29.
 
 Not in the model: what a process holds before its first batch (0.2 GB natively; 2.0 GB with
 TMol, of which 144 MB are tensors that a GPU would hold), the CUDA context, and the poses
