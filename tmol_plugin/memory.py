@@ -182,8 +182,7 @@ def device_bytes(device) -> int:
 # CUDA's runtime and driver say "out of memory", and torch "CUDA out of memory".
 _OUT_OF_MEMORY = (
     *("out of memory", "cudaerrormemoryallocation", "can't allocate memory", "std::bad_alloc"),
-    *("cublas_status_alloc_failed", "cusolver_status_alloc_failed", "cusparse_status_alloc_failed"),
-    *("cudnn_status_alloc_failed", "cufft_alloc_failed", "curand_status_allocation_failed"),
+    *("cublas_status_alloc_failed", "cusolver_status_alloc_failed", "cudnn_status_alloc_failed"),
     *("host_allocation_failed", "device_allocation_failed"),  # of cuDNN 9
 )
 # torch asks NVML for the words of its error when memory ran out; where NVML lacks, as in some
