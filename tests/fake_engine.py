@@ -86,8 +86,13 @@ class FakeEngine:
         chains, kinds = ["A"] * len(numbers), [f"{name}{number}" for number in numbers]
         return Residues(chains, numbers, kinds, [f"{kind}:x" for kind in kinds], energies)
 
-    def predict_bytes(self, batch):
-        return 1000 * sum(one.n_atoms for one in batch)
+
+class FakeModel:
+    """A memory model of the fake engine."""
+
+    def predict(self, kind, prepared):
+        n_atoms = sum(one.n_atoms for one in prepared)
+        return 600 * n_atoms, 1000 * n_atoms
 
 
 def raising(error, when):
@@ -151,7 +156,7 @@ def scored(engine, members, wants_residues=False, ended=(), alone=()):
     """What a loop finished of the members."""
     made = Scored(members, wants_residues)
     device = torch.device("cpu")
-    loop = Loop(ID, engine, SETTINGS, PARAMETERS, device, made, Stopwatch())
+    loop = Loop(ID, engine, SETTINGS, PARAMETERS, device, FakeModel(), made, Stopwatch())
     loop.wants_residues = wants_residues
     loop.score(members, ended, alone)
     return made

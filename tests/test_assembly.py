@@ -74,6 +74,19 @@ def test_rows_are_in_the_order_of_the_members_whatever_was_finished_first(member
     assert "".join(Path(path).stem for path in scores["path"]) == "bdacef"
 
 
+def test_a_leak_of_any_process_is_in_the_timing(members, tmp_path):
+    made = scored(FakeEngine(), members(1))
+    floors = {1: [10**9] * 30, 2: [10**9 + 10**7 * batch for batch in range(30)]}
+    made.rows["memory"] = [
+        {"chunk": ID, "process": process, "batch": batch, "floor_bytes": floor}
+        for process, of_process in floors.items()
+        for batch, floor in enumerate(of_process)
+    ]
+    made.write(tmp_path / ID)
+    timing = tables.read_parquet(tmp_path / ID / "timing.parquet", tables.TIMING)
+    assert timing["floor_rise_bytes"].tolist() == [pytest.approx(10**7, rel=0.01)]
+
+
 @pytest.mark.parametrize("change", ["lost", "stranger"])
 def test_what_is_not_the_chunks_is_refused(members, tmp_path, change):
     rows = members(3)

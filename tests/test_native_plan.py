@@ -11,54 +11,48 @@ from hypothesis import strategies as st
 from test_plan import index_of, plan_of, structure
 
 from tmol_plugin import device, memory, plan, tables
+from tmol_plugin.memory_model import Model, Terms
 from tmol_plugin.parameters import Parameters
 
-# Peak memory in MB above that of the process before, of n poses read, stacked and scored on
-# some threads, and as many read ahead (how: memory.py): n, atoms, threads, MB.
-MEASURED = [
-    (32, 1231, 1, 6.8),
-    (256, 1231, 1, 15.7),
-    (256, 1231, 4, 16.9),
-    (256, 3120, 1, 47.1),
-    (256, 3120, 4, 49.1),
-    (256, 913, 4, 14.7),
-    (64, 4010, 4, 18.9),
-    (1, 11992, 4, 6.6),
-    (32, 11992, 1, 20.3),
-    (256, 11992, 4, 188.7),
-]
+TERMS = Terms(batch=24_000_000, structure=1000, atom=100, block=200, block_pair=1)
 
 
-@pytest.mark.parametrize(("n", "atoms", "threads", "megabytes"), MEASURED)
-def test_the_prediction_is_above_the_measured_peak_and_near_it(n, atoms, threads, megabytes):
-    predicted = memory.predict_native_bytes(n * atoms) / 1e6
-    assert megabytes <= predicted <= 2.1 * megabytes + 24
+def peak(n_atoms, n_blocks):
+    """Predicted for a batch of poses, in plain words."""
+    bytes_of = TERMS.batch
+    for atoms, blocks in zip(n_atoms, n_blocks, strict=True):
+        bytes_of += TERMS.structure + TERMS.atom * atoms + TERMS.block * blocks
+        bytes_of += TERMS.block_pair * blocks * (blocks + 1) // 2
+    return bytes_of
 
 
 @given(
-    n_atoms=st.lists(st.integers(1, 30_000), max_size=40),
+    sizes=st.lists(st.tuples(st.integers(1, 30_000), st.integers(1, 2000)), max_size=40),
     budget=st.integers(0, 40_000_000),
     max_batch=st.integers(1, 12),
 )
-def test_packing_is_greedy_in_the_order_given(n_atoms, budget, max_batch):
-    expected, batch, size, atoms = [], -1, 0, 0
-    for own in n_atoms:
-        fits = memory.predict_native_bytes(atoms + own) <= budget and 0 < size < max_batch
-        batch, size, atoms = (batch, size + 1, atoms + own) if fits else (batch + 1, 1, own)
+def test_packing_is_greedy_in_the_order_given(sizes, budget, max_batch):
+    expected, batch, members = [], -1, []
+    for own in sizes:
+        fits = 0 < len(members) < max_batch and peak(*zip(*members, own)) <= budget
+        batch, members = (batch, [*members, own]) if fits else (batch + 1, [own])
         expected.append(batch)
-    found = memory.pack_native_batches(np.array(n_atoms, np.int64), budget, max_batch)
+    n_atoms, n_blocks = np.array(sizes, np.int32).reshape(-1, 2).T
+    found = memory.pack_native_batches(TERMS, n_atoms, n_blocks, budget, max_batch)
     assert found.dtype == np.int32
     assert found.tolist() == expected
 
 
-def test_the_largest_batch_is_the_one_of_most_atoms():
-    n_atoms, batches = np.array([10, 20, 5000, 4000, 3000], np.int32), np.array([0, 0, 1, 2, 2])
-    found = memory.predict_largest_batch_bytes(n_atoms, n_atoms, batches, native=True)
-    assert found == memory.predict_native_bytes(7000)
-
-
 # Sizes that padding would keep apart: each is twice the one before.
 SIZES = [100 * 2**i for i in range(8)]
+
+
+def native_peak(n_atoms):
+    """By the shipped model, of structures as `structure` makes them: 16 atoms a block."""
+    blocks = [max(1, n // 16) for n in n_atoms]
+    pairs = sum(n * (n + 1) // 2 for n in blocks)
+    terms = Model.load("").peak("native", "cpu")
+    return terms.bytes((len(n_atoms), sum(n_atoms), sum(blocks), pairs))
 
 
 def test_native_batches_hold_what_padding_would_keep_apart():
@@ -69,14 +63,14 @@ def test_native_batches_hold_what_padding_would_keep_apart():
         max_structures=100,
         target_minutes=9,
         start_up_minutes=9,
-        native_budget_bytes=memory.predict_native_bytes(sum(SIZES[:-1])),
+        native_budget_bytes=native_peak(SIZES[:-1]),
     )
     of_chunk = made.chunks.set_index("engine")
     assert of_chunk["n_batches"].to_dict() == {"native": 2, "tmol": 8}
     batches = made.members[made.members["engine_reason"] == ""]
     assert batches["n_atoms"].tolist() == SIZES
     assert batches["batch"].tolist() == [0] * 7 + [1]
-    expected = memory.predict_native_bytes(SIZES[-1])
+    expected = max(native_peak(SIZES[:-1]), native_peak(SIZES[-1:]))
     assert of_chunk.loc["native", "estimated_bytes"] == expected
     # Which engine scores them is no part of what they are.
     by_tmol = plan_of(rows, max_structures=100, target_minutes=9, start_up_minutes=9)
@@ -103,7 +97,7 @@ def test_only_what_tmol_scores_takes_a_gpu(tmp_path):
 def test_tmol_scores_what_native_prepares_on_a_gpu_that_is_insisted_on(tmp_path, wanted):
     config = yaml.safe_load((Path(__file__).parents[1] / "config" / "config.yaml").read_text())
     config["device"] |= {"use": wanted, "share": 2}
-    config |= {"memory": {"fraction": 0.5, "device_gib": 1}}
+    config |= {"memory": {"fraction": 0.5, "device_gib": 1, "model": ""}}
     described = {"score_function": "beta2016", "residues": [], "failed": {}}
     Parameters({}, described).save(tmp_path / "parameters.safetensors")
     rows = [structure(i, n, "native") for i, n in enumerate(SIZES)]

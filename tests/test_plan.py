@@ -13,15 +13,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmol_plugin import memory, plan, provenance, tables
+from tmol_plugin import plan, provenance, tables
 from tmol_plugin.config import scoring_settings
 from tmol_plugin.errors import RunError
+from tmol_plugin.memory_model import Model
 from tmol_plugin.parameters import Parameters
 from tmol_plugin.plan import estimate_microseconds, make_plan, write_plan
 
 SETTINGS = {"bucket_ratio": 1.5, "max_structures": 4, "target_minutes": 0.1}
 SETTINGS |= {"budget_bytes": 200_000_000, "hydrogens": "keep", "settings_id": "abc123"}
-SETTINGS |= {"start_up_minutes": 0.02}
+SETTINGS |= {"start_up_minutes": 0.02, "model": Model.load(""), "device": "cuda"}
 
 
 # What a row must be of for an engine to be chosen.
@@ -149,7 +150,10 @@ def test_chunks_are_those_of_the_slow_planner_and_within_limits(sizes, engines, 
         bytes_of = []
         for batch in range(row.n_batches):
             n, n_residues = atoms[batches == batch], members["n_residues"][batches == batch]
-            bytes_of.append(memory.predict_bytes(len(n), n.max(), n_residues.max()))
+            blocks = int(n_residues.max())
+            held = (1, int(n.max()), blocks, blocks * (blocks + 1) // 2)
+            terms = SETTINGS["model"].peak("tmol", "cuda")
+            bytes_of.append(terms.batch + len(n) * (terms.bytes(held) - terms.batch))
             if len(n) > 1:
                 assert bytes_of[-1] <= changes["budget_bytes"]
                 assert n.max() <= n.min() * changes["bucket_ratio"]
@@ -374,6 +378,7 @@ def test_a_run_reads_plans_and_writes(tmp_path):
     assert described["parameters_id"] == parameters.id
     assert described["settings"] == scoring_settings(config)
     assert described["batch_budget"]["bytes"] == int(0.8 * 2**28)
+    assert described["batch_budget"]["device"] == "cuda"
     changes = config["chunk"] | {"settings_id": fingerprint, "budget_bytes": int(0.8 * 2**28)}
     expected = plan_of([*rows, prepared], **changes, start_up_minutes=2)
     pd.testing.assert_frame_equal(made.members, expected.members)

@@ -111,7 +111,7 @@ def test_one_structure_too_large_alone_costs_no_other_its_score(members, error):
     check_scores(made, rows, without="d")
     assert failed(made) == {"d": ("score", "too_large")}
     message = made.rows["failures"][0]["message"]
-    predicted = made.rows["memory"][-2]["predicted_bytes"]
+    predicted = made.rows["memory"][-2]["predicted_peak_bytes"]
     assert message.startswith(rows["path"][3])
     assert f"{predicted:,} bytes" in message
     assert batches_of(made) == [

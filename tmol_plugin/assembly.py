@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tmol_plugin import parts, per_residue, provenance, tables
 from tmol_plugin.errors import RETRIED, RunError
+from tmol_plugin.memory_leak import floor_rise_bytes
 
 
 def write(
@@ -44,6 +45,7 @@ def write(
         "n_scored": made["scores"].num_rows,
         "n_failed": made["failures"].num_rows,
         "n_processes": found.n_processes,
+        "floor_rise_bytes": _floor_rise_bytes(made["memory"].to_pylist()),
         "ended_at": time.time(),
     }
     seconds = dict(found.seconds)
@@ -64,6 +66,14 @@ def write(
         "process": os.getpid(),
     }
     tables.write_json(folder / "done.json", done)
+
+
+def _floor_rise_bytes(rows: list[dict]) -> int | None:
+    """The largest of the processes'; None if none scored enough batches to tell."""
+    processes = sorted({row["process"] for row in rows})
+    of_each = ([row for row in rows if row["process"] == process] for process in processes)
+    rises = [rise for one in of_each if (rise := floor_rise_bytes(one)) is not None]
+    return max(rises, default=None)
 
 
 def _in_order(members: pd.DataFrame, found: parts.Found) -> dict[str, pa.Table]:

@@ -79,6 +79,10 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--chunks", required=True, help="folder of the chunks")
     sub.add_argument("--output", required=True, help="folder of the tables")
 
+    sub = step("fit-memory", _fit_memory, "a memory model from memory tables of past runs")
+    sub.add_argument("tables", nargs="+", help="memory.parquet of runs or chunks")
+    sub.add_argument("--output", required=True, help="file (JSON), for the config's memory.model")
+
     sub = step("summary", _summary, "how many structures of a run were scored and failed")
     sub.add_argument("results", help="folder of the tables")
     return parser
@@ -149,6 +153,13 @@ def _merge(options) -> None:
     from tmol_plugin import merge
 
     merge.run(options.manifest, options.index, options.plan, options.chunks, options.output)
+
+
+def _fit_memory(options) -> None:
+    from tmol_plugin import memory_fit
+
+    report = memory_fit.run(options.tables, options.output)
+    print(memory_fit.describe(report, options.output))
 
 
 def _summary(options) -> None:

@@ -76,9 +76,6 @@ class Engine(Protocol):
     def score_residues(self, prepared: Prepared) -> Residues:
         """Score a pose residue by residue."""
 
-    def predict_bytes(self, batch: list[Prepared]) -> int:
-        """Peak memory of a batch by the memory model."""
-
 
 class TmolEngine:
     """Upstream TMol: its reader, builder, and whole-pose scorer, from one database."""
@@ -167,10 +164,6 @@ class TmolEngine:
         block_types = [types[index].name for index in blocks[blocks >= 0].tolist()]
         chains, numbers, names = zip(*prepared.residues, strict=True)
         return Residues(chains, numbers, names, block_types, energies.cpu().numpy().T)
-
-    def predict_bytes(self, batch: list[Prepared]) -> int:
-        largest = (max(getattr(one, n) for one in batch) for n in ("n_atoms", "n_residues"))
-        return memory.predict_bytes(len(batch), *largest)
 
 
 def _placed(structure: Structure, pose) -> dict[int, Residue]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tmol_plugin import memory, native, tables
+from tmol_plugin import native, tables
 from tmol_plugin.engine import Prepared, Residues, TmolEngine
 from tmol_plugin.parameters import Parameters
 from tmol_plugin.policy import Policy
@@ -107,12 +107,6 @@ class NativeEngine:
     def _ordered(self, of_tmol: np.ndarray) -> np.ndarray:
         """TMol's energies [n, its score types] in the order of the score types here."""
         return of_tmol[:, [self._tmol.score_types.index(name) for name in self.score_types]]
-
-    def predict_bytes(self, batch: list[Prepared]) -> int:
-        of_tmol = [one for one in batch if not isinstance(one.pose, Pose)]
-        here = sum(one.n_atoms for one in batch if isinstance(one.pose, Pose))
-        there = self._upstream().predict_bytes(of_tmol) if of_tmol else 0
-        return memory.predict_native_bytes(here) + there
 
 
 class NativeTmolEngine(TmolEngine):

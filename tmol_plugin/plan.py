@@ -18,6 +18,7 @@ import pandas as pd
 from tmol_plugin import memory, provenance, tables
 from tmol_plugin.config import scoring_settings
 from tmol_plugin.errors import REASONS, RunError, StructureError
+from tmol_plugin.memory_model import Model
 from tmol_plugin.parameters import load_parameters
 
 # A bucket expected to take less than this is not worth a process of its own: TMol needs 20
@@ -88,6 +89,8 @@ def make_plan(
     target_minutes: float,
     budget_bytes: int,
     native_budget_bytes: int | None = None,
+    model: Model,
+    device: str,
     hydrogens: str,
     engine: str = "auto",
     settings_id: str,
@@ -106,6 +109,8 @@ def make_plan(
         target_minutes: expected minutes of a chunk of several structures, at most.
         budget_bytes: memory that a batch may be predicted to take where TMol scores it.
         native_budget_bytes: where native scores it; None if TMol scores all.
+        model: the memory model.
+        device: kind of device where TMol scores, cpu or cuda.
         hydrogens: keep or optimize.
         engine: auto (native where it can) or tmol (for all).
         settings_id: digest of what decides energies; part of each chunk's id.
@@ -138,11 +143,14 @@ def make_plan(
             members = within[piece]
             members = members[np.argsort(atoms[members], kind="stable")]
             sizes = atoms[members], residues[members]
-            is_native = engine == "native" and native_budget_bytes is not None
-            if is_native:
-                batches = memory.pack_native_batches(sizes[0], native_budget_bytes)
+            if engine == "native" and native_budget_bytes is not None:
+                scored_by = "native", "cpu"
+                terms = model.peak(*scored_by)
+                batches = memory.pack_native_batches(terms, *sizes, native_budget_bytes)
             else:
-                batches = memory.pack_batches(*sizes, budget_bytes, ratio=bucket_ratio)
+                scored_by = "tmol", device
+                terms = model.peak(*scored_by)
+                batches = memory.pack_batches(terms, *sizes, budget_bytes, ratio=bucket_ratio)
             row = {"engine": engine, "bucket": bucket}
             chunk = _chunk_id(engine, settings_id, rows, members)
             while is_to_retry(chunk):
@@ -151,7 +159,7 @@ def make_plan(
             members_of[chunk], batches_of[chunk] = members, batches
             row |= {"n_structures": len(members), "n_batches": int(batches[-1]) + 1}
             row["estimated_minutes"] = int(costs[members].sum()) / 60e6
-            row["estimated_bytes"] = memory.predict_largest_batch_bytes(*sizes, batches, is_native)
+            row["estimated_bytes"] = model.largest_batch_bytes(*scored_by, *sizes, batches)
             chunks.append(row)
 
     names = sorted(members_of)
@@ -197,10 +205,10 @@ def run(index_files: Iterable[str], parameters_file: str, config: Mapping, folde
     parameters, settings = load_parameters(parameters_file), scoring_settings(config)
     fingerprint = provenance.fingerprint(settings, parameters.id)
     fraction, device_gib = (config["memory"][name] for name in ("fraction", "device_gib"))
-    share = fraction / config["device"]["share"]  # who shares a GPU shares its memory
-    budget = memory.device_budget_bytes(share, device_gib, config["device"]["use"])
+    use, share = config["device"]["use"], config["device"]["share"]
+    budget = memory.device_budget_bytes(fraction, device_gib, use, share)
     # Native scoring is on the CPU, unless a GPU is insisted on: then TMol scores there.
-    on_gpu = config["device"]["use"] == "cuda"
+    on_gpu = use == "cuda"
     host = None if on_gpu else memory.device_budget_bytes(fraction, 0, "cpu")
     # What is dropped needs no parameters.
     unprepared = parameters.failed if settings["on_unrecognized"] == "fail" else {}
@@ -213,6 +221,8 @@ def run(index_files: Iterable[str], parameters_file: str, config: Mapping, folde
         **config["chunk"],
         budget_bytes=budget.bytes,
         native_budget_bytes=host and host.bytes,
+        model=Model.load(config["memory"]["model"]),
+        device=budget.device,
         hydrogens=config["hydrogens"],
         engine=config["engine"],
         settings_id=fingerprint,

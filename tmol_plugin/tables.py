@@ -84,6 +84,8 @@ _SCORED = {
     "notes": (pa.string(), "what was dropped, renamed, built or chosen, as name=count"),
 }
 
+_HELD = "allocated by torch on the device (CUDA), or resident memory of the process (CPU)"
+
 INDEX = Table(
     "index",
     {
@@ -125,18 +127,29 @@ MEMORY = Table(
     "memory",
     {
         "chunk": (pa.string(), "id of the chunk"),
+        "process": (pa.int32(), "of those that scored the chunk one after the other, from 1"),
         "batch": (pa.int32(), "batch within the chunk, from 0"),
         "split": (pa.int32(), "how often the batch was halved after running out of memory"),
         "outcome": (pa.string(), "scored, or the reason why it was not (halved, if more than one)"),
-        "engine": (pa.string(), "engine of the chunk, native or tmol"),
+        "engine": (pa.string(), "what scored it: native, tmol, or native+tmol"),
         "device": (pa.string(), "cpu or cuda"),
         "n_structures": (pa.int32(), "poses of the batch"),
-        "max_atoms": (pa.int32(), "atoms of its largest pose"),
-        "predicted_bytes": (pa.int64(), "peak by the memory model"),
-        "live_bytes": (pa.int64(), "allocated on the device after construction (CUDA)"),
-        "peak_bytes": (pa.int64(), "largest allocation during scoring (CUDA)"),
-        "incremental_peak_bytes": (pa.int64(), "peak_bytes - live_bytes (CUDA)"),
+        "n_atoms": (pa.int64(), "atoms of all its poses"),
+        "max_atoms": (pa.int32(), "atoms of the pose that has most"),
+        "n_blocks": (pa.int64(), "blocks of all its poses"),
+        "max_blocks": (pa.int32(), "blocks of the pose that has most"),
+        "n_block_pairs": (
+            pa.int64(),
+            "pairs of blocks of one pose, each with itself too: n (n + 1) / 2, of all its poses",
+        ),
+        "predicted_live_bytes": (pa.int64(), "by the memory model: live_bytes - floor_bytes"),
+        "predicted_peak_bytes": (pa.int64(), "by the memory model: peak_bytes - floor_bytes"),
+        "floor_bytes": (pa.int64(), f"before the batch was stacked: {_HELD}"),
+        "live_bytes": (pa.int64(), f"after construction: {_HELD}"),
+        "peak_bytes": (pa.int64(), f"largest from floor to the end of scoring: {_HELD}"),
+        "incremental_peak_bytes": (pa.int64(), "peak_bytes - live_bytes"),
         "reserved_bytes": (pa.int64(), "held by torch's allocator after scoring (CUDA)"),
+        "device_used_bytes": (pa.int64(), "used on the device by all processes (CUDA, by NVML)"),
         "host_rss_bytes": (pa.int64(), "resident memory of the process after scoring"),
         "host_peak_rss_bytes": (pa.int64(), "largest resident memory of the process so far"),
     },
@@ -153,6 +166,10 @@ TIMING = Table(
         "n_scored": (pa.int32(), "structures scored"),
         "n_failed": (pa.int32(), "structures that failed in the chunk"),
         "n_processes": (pa.int32(), "processes that scored it, one after the other"),
+        "floor_rise_bytes": (
+            pa.int64(),
+            "by which each batch raised what its process holds; 0: no leak; null: too few batches",
+        ),
         "lease_started_at": (pa.float64(), "UTC, seconds since 1970: the GPU was this job's"),
         "lease_ended_at": (pa.float64(), "UTC, seconds since 1970: it was let go"),
         "lease_wait_seconds": (pa.float64(), "waiting for the GPU"),

@@ -27,6 +27,9 @@ from tmol_plugin import device as devices
 from tmol_plugin import memory, parts, per_residue, tables
 from tmol_plugin.engine import Engine, Prepared, TmolEngine
 from tmol_plugin.errors import RunError, StructureError
+from tmol_plugin.memory_leak import rising_floor
+from tmol_plugin.memory_meter import Meter
+from tmol_plugin.memory_model import Model, batch_columns
 from tmol_plugin.parameters import Parameters, load_parameters
 from tmol_plugin.policy import Policy
 from tmol_plugin.reading import Source
@@ -119,7 +122,9 @@ def run(order: dict, plan: dict, ended: set[parts.Key], writer: parts.PartWriter
     # The interpreter and imports: the time of the process before the stopwatch was started.
     watch.seconds["startup"] += max(0.0, time.time() - order["started_at"] - watch.seconds.total())
     writer.finish({}, seconds=watch.take())
-    loop = Loop(order["chunk"], engine, plan["settings"], parameters, device, writer, watch)
+    model = Model.load(plan["config"]["memory"]["model"])
+    loop = Loop(order["chunk"], engine, plan["settings"], parameters, device, model, writer, watch)
+    loop.process = int(Path(order["part"]).stem)
     loop.wants_residues = plan["config"]["outputs"]["per_residue"]
     loop.score(members, ended, map(tuple, order["alone"]))
 
@@ -156,6 +161,7 @@ class Loop:
         settings: dict,
         parameters: Parameters,
         device,
+        model: Model,
         writer: parts.PartWriter,
         watch: Stopwatch,
     ):
@@ -164,9 +170,13 @@ class Loop:
         self.settings = settings
         self.parameters = parameters
         self.device = device
+        self.model = model
         self.writer = writer
         self.watch = watch
+        self.process = 1  # of those that score the chunk, one after the other
         self.wants_residues = False
+        self._meter = Meter(device)
+        self._measured: list[dict] = []  # rows of memory, of all batches
         self._clear()
         self._counts = Counter()
         self._policy = Policy(
@@ -196,6 +206,8 @@ class Loop:
                 groups.setdefault(row["batch"], []).append(row)
         self._score_groups(singles, ahead=False)
         self._score_groups(list(groups.values()), ahead=self.engine.reads_ahead)
+        if words := rising_floor(self._measured):
+            log.warning("%s", words)
 
     def _score_groups(self, groups: list[list[dict]], ahead: bool) -> None:
         for outcomes in self._outcomes(groups, ahead):
@@ -269,45 +281,53 @@ class Loop:
 
     def _score_batch(self, batch: int, prepared: list, split: int) -> None:
         """Score prepared structures; in halves if they do not fit or one of them fails."""
-        measured = self._measure_start(batch, prepared, split)
+        poses = [pose for _, pose in prepared]
+        live, peak = self.model.predict(self.device.type, poses)
+        self._meter.start()
         try:
-            stacked = self.engine.stack([pose for _, pose in prepared])
-            self._measure_stacked(measured)
+            stacked = self.engine.stack(poses)
+            self._meter.stacked()
             energies = self.engine.score(stacked)
             residues = self._score_residues(prepared)
             why_not = None
         # Anything may be raised by the device, torch or TMol; what it is, is told apart below.
         except Exception as error:
-            why_not = self._scoring_failure(error, prepared)
+            why_not = self._scoring_failure(error, prepared, peak)
             energies = residues = None
         # Out of the handler, so that no traceback keeps the batch's tensors alive.
         stacked = None
-        measured["outcome"] = why_not.reason if why_not else "scored"
-        self._measure_end(measured)
+        measured = {
+            **{"chunk": self.id, "process": self.process, "batch": batch, "split": split},
+            **{"outcome": why_not.reason if why_not else "scored", "device": self.device.type},
+            **batch_columns(poses),
+            **{"predicted_live_bytes": live, "predicted_peak_bytes": peak},
+            **self._meter.end(),
+        }
+        self.rows["memory"].append(measured)
+        self._measured.append(measured)
         if why_not is None:
             for (row, pose), values, of_residues in zip(prepared, energies, residues, strict=True):
                 self._add_scores(row, pose, values, of_residues)
         elif len(prepared) == 1:
             self._fail(prepared[0][0], "score", why_not)
         else:
-            self._empty_cache()
+            self._meter.release()
             middle = len(prepared) // 2
             self._score_batch(batch, prepared[:middle], split + 1)
             self._score_batch(batch, prepared[middle:], split + 1)
 
-    def _scoring_failure(self, error: Exception, prepared: list) -> StructureError:
+    def _scoring_failure(self, error, prepared: list, predicted_bytes: int) -> StructureError:
         """What a batch's failure amounts to for a structure that is alone in it."""
         if isinstance(error, RunError):
             raise error
         log.warning("batch of %d: %s", len(prepared), error, exc_info=error)
         path = tables.unescape(prepared[0][0]["path"])
         if memory.is_out_of_memory(error):
-            need = self._predicted_bytes(prepared)
             have = memory.device_bytes(self.device)
             return StructureError(
                 "too_large",
-                f"{path}: out of memory even alone: about {need:,} bytes needed by the memory"
-                f" model, {have:,} on the device: {error}",
+                f"{path}: out of memory even alone: about {predicted_bytes:,} bytes needed by the"
+                f" memory model, {have:,} on the device: {error}",
             )
         if devices.is_fault(error):
             raise error
@@ -350,50 +370,6 @@ class Loop:
     def _fail(self, row: dict, stage: str, error: StructureError) -> None:
         log.warning("%s model %d: %s: %s", row["structure_id"], row["model"], error.reason, error)
         self.rows["failures"].append(tables.failure_row(row, stage, error))
-
-    def _predicted_bytes(self, prepared: list) -> int:
-        return self.engine.predict_bytes([pose for _, pose in prepared])
-
-    def _measure_start(self, batch: int, prepared: list, split: int) -> dict:
-        if self.device.type == "cuda":
-            import torch
-
-            torch.cuda.reset_peak_memory_stats(self.device)
-        return {
-            "chunk": self.id,
-            "batch": batch,
-            "split": split,
-            "engine": self.engine.name,
-            "device": self.device.type,
-            "n_structures": len(prepared),
-            "max_atoms": max(pose.n_atoms for _, pose in prepared),
-            "predicted_bytes": self._predicted_bytes(prepared),
-        }
-
-    def _measure_stacked(self, measured: dict) -> None:
-        if self.device.type == "cuda":
-            import torch
-
-            measured["live_bytes"] = torch.cuda.memory_allocated(self.device)
-
-    def _measure_end(self, measured: dict) -> None:
-        if self.device.type == "cuda":
-            import torch
-
-            peak = torch.cuda.max_memory_allocated(self.device)
-            measured["peak_bytes"] = peak
-            measured["reserved_bytes"] = torch.cuda.memory_reserved(self.device)
-            if "live_bytes" in measured:
-                measured["incremental_peak_bytes"] = peak - measured["live_bytes"]
-        measured["host_rss_bytes"] = memory.host_rss_bytes()
-        measured["host_peak_rss_bytes"] = memory.host_peak_rss_bytes()
-        self.rows["memory"].append(measured)
-
-    def _empty_cache(self) -> None:
-        if self.device.type == "cuda":
-            import torch
-
-            torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

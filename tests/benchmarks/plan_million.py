@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from tmol_plugin import memory, plan, tables
+from tmol_plugin import memory_meter, plan, tables
 from tmol_plugin.parameters import Parameters
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +67,7 @@ def main() -> None:
         index = folder / "index.parquet"
         command = [sys.executable, __file__, "--rows", str(arguments.rows)]
         subprocess.run([*command, "--only-index", str(index)], check=True)
-        imported = memory.host_rss_bytes()
+        imported = memory_meter.host_memory()[0]
         parameters = folder / "parameters.safetensors"
         Parameters({}, {"score_function": "", "residues": [], "failed": {}}).save(parameters)
         config = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
@@ -75,7 +75,7 @@ def main() -> None:
         started = time.perf_counter()
         made = plan.run([index], parameters, config, folder / "plan")
         seconds = time.perf_counter() - started
-        peak = memory.host_peak_rss_bytes()
+        peak = memory_meter.host_memory()[1]
     print("    rows  failures  chunks  batches  seconds  peak MB  before MB")
     counts = f"{arguments.rows:8d}  {len(made.failures):8d}  {len(made.chunks):6d}"
     batches = int(made.chunks["n_batches"].sum())

@@ -8,7 +8,7 @@ import itertools
 import time
 from pathlib import Path
 
-from tmol_plugin.memory import host_rss_bytes
+from tmol_plugin.memory_meter import host_memory
 from tmol_plugin.parameters import compile_parameters, load_parameters
 from tmol_plugin.pose import Pose
 from tmol_plugin.pose_reader import read_poses
@@ -33,7 +33,7 @@ def main() -> None:
             n_poses, n_atoms = n_poses + 1, n_atoms + pose.n_atoms
         if i % max(options.count // 10, 1) == 0:
             elapsed = time.perf_counter() - started
-            megabytes = host_rss_bytes() / 1e6
+            megabytes = host_memory()[0] / 1e6
             print(
                 f"{i} files, {n_poses} poses, {n_atoms} atoms, {elapsed:.1f} s,"
                 f" {megabytes:.1f} MB resident",

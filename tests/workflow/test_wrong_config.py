@@ -31,6 +31,14 @@ WRONG = {
         {"ligand_params": ["nowhere.tmol"]},
         "'nowhere.tmol' is not a file; ligand_params are",
     ),
+    "no memory model": (
+        {"memory": {"model": "nowhere.json"}},
+        "memory.model: nowhere.json: cannot be read as JSON: .*No such file",
+    ),
+    "file that is no memory model": (
+        {"memory": {"model": "bare.tsv"}},
+        "memory.model: bare.tsv: cannot be read as JSON",
+    ),
     "braces": ({"results": "a {b}"}, r'results: is "a \{b\}", must be a text that matches'),
     "no such folder": ({"structures": "nowhere"}, "structures: 'nowhere' is not in .*; correct"),
     "empty folder": ({"structures": "empty"}, "structures: 'empty': the folder holds no .pdb"),

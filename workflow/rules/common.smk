@@ -10,6 +10,7 @@ from snakemake.exceptions import WorkflowError
 from tmol_plugin import config as configuration
 from tmol_plugin import device, inputs, provenance, tables
 from tmol_plugin.errors import RunError
+from tmol_plugin.memory_model import Model
 
 
 def checked_config():
@@ -18,7 +19,11 @@ def checked_config():
         defaults = yaml.safe_load(file)
     schema = workflow.source_path("../schemas/config.schema.json")
     try:
-        return configuration.complete(config, defaults, schema)
+        completed = configuration.complete(config, defaults, schema)
+        # What the file holds, not its name: another content makes another plan.
+        model = Model.load(completed["memory"]["model"])
+        completed["memory"]["model"] = model.content
+        return completed
     except RunError as error:
         raise WorkflowError(str(error)) from error
 
